@@ -1,0 +1,275 @@
+"""Every number a run depends on, as frozen dataclasses: typed, hashed and saved with the run."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lrc_jepa.errors import BadInput
+from lrc_jepa.files import digest
+
+C = typing.TypeVar("C")
+
+
+@dataclass(frozen=True)
+class ClipConfig:
+    """How clips are cut from episodes."""
+
+    history: int = 3
+    """Context frames: the longest past the predictor sees."""
+    targets: int = 1
+    """Further frames in a clip; each is predicted from the `history` frames before it."""
+    frameskip: int = 5
+    """Rows of the recording between two frames; that many actions form one block."""
+    holdout: float = 0.1
+    """Share of the episodes that is never trained on."""
+    split_seed: int = 0
+    """Seed of the split."""
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """The vision transformer."""
+
+    image_size: int = 224
+    """Side of the square input."""
+    patch: int = 14
+    """Side of a patch; must divide the image size."""
+    layers: int = 12
+    """Transformer blocks."""
+    heads: int = 3
+    """Attention heads."""
+    width: int = 192
+    """Token width."""
+    mlp: int = 768
+    """Hidden width of a block's MLP."""
+    stem: int = 0
+    """Channels of a stack of strided convolutions in place of the linear patch embedding; 0: none."""
+
+
+@dataclass(frozen=True)
+class PredictorConfig:
+    """The causal, action-conditioned AdaLN-Zero transformer."""
+
+    layers: int = 6
+    """Blocks."""
+    heads: int = 16
+    """Attention heads."""
+    head_dim: int = 64
+    """Width of a head; the inner width is heads x head_dim."""
+    mlp: int = 2048
+    """Hidden width of a block's MLP."""
+    dropout: float = 0.1
+    """Dropout in attention and MLP while training."""
+    action_channels: int = 10
+    """Width of the linear bottleneck an action block passes through first."""
+
+
+@dataclass(frozen=True)
+class ContextConfig:
+    """The learned-query residual context u."""
+
+    queries: int = 2
+    """Q, the number of context tokens."""
+    heads: int = 8
+    """Attention heads."""
+    mlp_ratio: int = 4
+    """Hidden width of the MLP over the token width."""
+    projection: Literal["linear", "identity"] = "linear"
+    """W_u: a linear map, or nothing where the widths agree."""
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """The cross-attention decoder that rebuilds the frame from [z; u]."""
+
+    layers: int = 3
+    """Cross-attention layers."""
+    width: int = 256
+    """Width of a patch query."""
+    heads: int = 8
+    """Attention heads."""
+    mlp: int = 1024
+    """Hidden width of a layer's MLP."""
+    patch: int = 14
+    """Side of an output patch; must divide the image size."""
+    stop_gradient: bool = False
+    """Ablation: detach z before the decoder, so that reconstruction no longer shapes it."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A compact world model; `context` None leaves out u and the decoder."""
+
+    family: str = "lrc"
+    """Which network: a key of `models.MODELS`."""
+    encoder: EncoderConfig = EncoderConfig()
+    latent: int = 192
+    """Width of z, and of each context token."""
+    projector: int = 2048
+    """Hidden width of g_z and g_p."""
+    predictor: PredictorConfig = PredictorConfig()
+    context: ContextConfig | None = ContextConfig()
+    decoder: DecoderConfig | None = DecoderConfig()
+    inverse: int = 0
+    """Hidden width of an inverse-dynamics head on [z_t, z_t+1]; 0: no head."""
+
+
+@dataclass(frozen=True)
+class SigRegConfig:
+    """The sliced test of z against a standard Gaussian."""
+
+    projections: int = 1024
+    """Random directions, drawn anew each step."""
+    knots: int = 17
+    """Trapezoid points."""
+    reach: float = 5.0
+    """The characteristic function is compared on [-reach, reach]."""
+
+
+@dataclass(frozen=True)
+class ContextRegConfig:
+    """Temporal VICReg on u."""
+
+    invariance: float = 25.0
+    """Weight of the variation within a clip."""
+    variance: float = 25.0
+    """Weight of the hinge that keeps clips apart."""
+    covariance: float = 1.0
+    """Weight of the correlation between dimensions."""
+    gamma: float = 1.0
+    """Standard deviation the hinge asks for."""
+    epsilon: float = 1e-4
+    """Added to the variance under the root."""
+
+
+@dataclass(frozen=True)
+class ObjectiveConfig:
+    """A table of weighted terms; a term's name is its function's in `objectives.terms`."""
+
+    weights: dict[str, float] = field(
+        default_factory=lambda: {"prediction": 1.0, "sigreg": 0.05, "context": 0.05, "reconstruction": 0.2}
+    )
+    """Weight of each term."""
+    sigreg: SigRegConfig = SigRegConfig()
+    context: ContextRegConfig = ContextRegConfig()
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The training run."""
+
+    steps: int = 0
+    """Optimiser steps; 0: as many as `epochs` need."""
+    epochs: float = 10.0
+    """Passes over the training clips, where `steps` is 0."""
+    batch_size: int = 128
+    """Clips per step."""
+    lr: float = 5e-5
+    """Peak learning rate."""
+    decoder_lr: float = 0.0
+    """Peak learning rate of the decoder's own group; 0: the same as `lr`."""
+    weight_decay: float = 1e-3
+    """AdamW's decoupled decay, on all parameters."""
+    warmup: float = 0.01
+    """Share of the steps in which the rate rises linearly from 0; then a cosine to 0."""
+    clip_norm: float = 1.0
+    """Largest norm of the whole gradient."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: bfloat16 autocast where the hardware multiplies it fast, else float32."""
+    seed: int = 0
+    """Seed of the weights, the order of clips, dropout and projections."""
+    log_every: int = 10
+    """Steps between two lines of metrics."""
+    health_every: int = 0
+    """Steps between two health checks; 0: ten in a run."""
+    save_every: int = 0
+    """Steps between two checkpoints; 0: ten in a run."""
+    keep: int = 3
+    """Checkpoints kept, the newest ones."""
+
+
+@dataclass(frozen=True)
+class PlanConfig:
+    """Planning and its evaluation: the paper's protocol."""
+
+    samples: int = 300
+    """Candidate sequences per iteration."""
+    iterations: int = 30
+    """CEM iterations per solve."""
+    elites: int = 30
+    """Best candidates that form the next distribution."""
+    std: float = 1.0
+    """Initial standard deviation, in normalised action units."""
+    horizon: int = 5
+    """Action blocks in a plan."""
+    execute: int = 5
+    """Blocks carried out before planning again."""
+    budget: int = 50
+    """Low-level steps per episode."""
+    goal_offset: int = 25
+    """The goal lies this many low-level steps ahead of the start in the same episode."""
+    history: int = 1
+    """Frames known at the start; up to the model's history."""
+    seed: int = 42
+    """Seed of the pairs and of each episode's candidates."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that defines a run."""
+
+    recipe: str = ""
+    """Name of the recipe this started from."""
+    world: str = ""
+    """World or dataset family the model is for."""
+    system: str = ""
+    """Name under which results are reported; an extension has a name of its own (lrc+idm)."""
+    size: str = ""
+    """paper, micro or debug."""
+    action_dim: int = 2
+    """Width of one low-level action."""
+    clip: ClipConfig = ClipConfig()
+    model: ModelConfig = ModelConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
+    train: TrainConfig = TrainConfig()
+    plan: PlanConfig = PlanConfig()
+
+    def digest(self) -> str:
+        """Short hash of all values."""
+        return digest(to_dict(self))
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A config tree as plain values."""
+    return dataclasses.asdict(config)
+
+
+def from_dict(kind: type[C], value: dict[str, Any], where: str = "config") -> C:
+    """Build a config from plain values; unknown and missing keys are errors."""
+    hints = typing.get_type_hints(kind)
+    unknown = sorted(set(value) - set(hints))
+    missing = sorted(set(hints) - set(value))
+    if unknown or missing:
+        raise BadInput(f"{where} has unknown keys {unknown} and lacks {missing}")
+    made = {name: _convert(hints[name], item, f"{where}.{name}") for name, item in value.items()}
+    return kind(**made)
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if value is None and type(None) in options:
+        return None
+    option = next(o for o in options if o is not type(None))
+    if dataclasses.is_dataclass(option):
+        if not isinstance(value, dict):
+            raise BadInput(f"{where} must be an object")
+        return from_dict(option, value, where)  # type: ignore[arg-type]
+    if option is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if option in (int, float, str, bool) and type(value) is not option:
+        raise BadInput(f"{where} must be of type {option.__name__}, not {value!r}")
+    return value

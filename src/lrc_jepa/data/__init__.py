@@ -1,0 +1,1 @@
+"""Episodes on disk, clips cut from them, and the statistics that normalise their actions."""

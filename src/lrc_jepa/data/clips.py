@@ -1,0 +1,99 @@
+"""Clips: frames `frameskip` rows apart and the action blocks between them; the split by episode."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lrc_jepa.config import ClipConfig
+from lrc_jepa.data.normalize import ActionNormalizer
+from lrc_jepa.data.store import Store
+from lrc_jepa.errors import BadInput
+from lrc_jepa.types import Clip
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which episodes are trained on and which are held out."""
+
+    train: Array
+    heldout: Array
+
+    @classmethod
+    def by_episode(cls, store: Store, config: ClipConfig) -> Split:
+        """A random share `holdout` of the episodes, at least one, never appears in training."""
+        count = store.episodes
+        if count < 2:
+            raise BadInput(f"dataset {store.path} has {count} episode; a split needs at least 2")
+        order = np.random.default_rng(config.split_seed).permutation(count)
+        held = min(max(1, round(count * config.holdout)), count - 1)
+        return cls(train=np.sort(order[held:]), heldout=np.sort(order[:held]))
+
+    def digest(self) -> str:
+        """Hash of the held-out episode numbers."""
+        return hashlib.sha256(self.heldout.astype("<i8").tobytes()).hexdigest()[:16]
+
+
+class Clips:
+    """Every clip that fits into the given episodes.
+
+    A clip of T frames starting at row g has the frames g, g+f, ..., g+(T-1)f. Block t holds the
+    actions of rows g+tf ... g+(t+1)f-1, concatenated: the f actions that lead from frame t to t+1.
+    """
+
+    def __init__(
+        self, store: Store, episodes: Array, config: ClipConfig, normalizer: ActionNormalizer
+    ) -> None:
+        self.store, self.config, self.normalizer = store, config, normalizer
+        self.frames = config.history + config.targets
+        span = (self.frames - 1) * config.frameskip + 1
+        room = store.ep_len[episodes] - span + 1
+        if (room <= 0).any():
+            short = episodes[np.argmin(room)]
+            raise BadInput(
+                f"dataset {store.path}: episode {short} has {store.ep_len[short]} frames, but a clip "
+                f"of {self.frames} frames at frameskip {config.frameskip} needs {span}"
+            )
+        self.starts = np.concatenate(
+            [np.arange(o, o + r) for o, r in zip(store.ep_offset[episodes], room, strict=True)]
+        )
+        self.episode_of = np.repeat(episodes, room)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def frame_rows(self, clips: Array) -> Array:
+        """Rows of the frames of the given clips (B, T)."""
+        return self.starts[clips][:, None] + self.config.frameskip * np.arange(self.frames)
+
+    def gather(self, clips: Array) -> Clip:
+        """Read the clips with these numbers, in one vectorised read per column."""
+        rows = self.frame_rows(clips)  # (B, T)
+        pixels = self.store.pixels[rows]  # (B, T, h, w, 3)
+        skip = self.config.frameskip
+        steps = self.starts[clips][:, None] + np.arange((self.frames - 1) * skip)
+        blocks = self.store.action[steps].reshape(len(clips), self.frames - 1, -1)  # (B, T-1, A)
+        return Clip(
+            frames=torch.from_numpy(pixels).permute(0, 1, 4, 2, 3),
+            actions=torch.from_numpy(self.normalizer.normalize(blocks)),
+            episodes=torch.from_numpy(self.episode_of[clips]),
+        )
+
+
+def epoch_order(count: int, seed: int, epoch: int) -> Array:
+    """The order in which clips are visited in one epoch: a pure function, so resuming needs no state."""
+    return np.random.default_rng([seed, epoch]).permutation(count)
+
+
+def batch_ids(count: int, batch: int, seed: int, step: int) -> Array:
+    """The clip numbers of training step `step`; the tail that fills no batch is left out."""
+    per_epoch = count // batch
+    epoch, position = divmod(step, per_epoch)
+    return epoch_order(count, seed, epoch)[position * batch : (position + 1) * batch]

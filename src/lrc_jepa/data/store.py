@@ -1,0 +1,242 @@
+"""The episode store: one contiguous `.npy` per column, memory-mapped, episodes back to back.
+
+A store is a folder:
+
+    pixels.npy     uint8 (rows, h, w, 3)
+    action.npy     float32 (rows, a); row t holds the action that leaves frame t, and the last row
+                   of an episode, which leaves towards nothing, is never read
+    state.npy      the simulator's full state, when there is a simulator
+    *.npy          any further column is a physical quantity, for probes
+    index.npz      ep_len, ep_offset, and any per-episode array (ep_appearance, ep_policy, ...)
+    meta.json      world, sizes, action bounds, policy, seed, versions, sha-256 of every column
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lrc_jepa import __version__
+from lrc_jepa.errors import BadInput
+from lrc_jepa.files import read_json, whole_folder, write_json
+
+FORMAT = 1
+Array = NDArray[Any]
+RESERVED = ("pixels", "action", "state")  # columns that are not physical quantities
+
+
+class _Column:
+    """A `.npy` file that grows: the header is written again, at the same length, when it closes."""
+
+    HEADER = 128
+
+    def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        self.handle = path.open("wb")
+        self.handle.write(b"\0" * self.HEADER)
+        self.dtype, self.shape, self.rows = dtype, shape, 0
+        self.sha = hashlib.sha256()
+
+    def append(self, values: Array) -> None:
+        if values.shape[1:] != self.shape or values.dtype != self.dtype:
+            raise BadInput(
+                f"a column changes from {self.shape} {self.dtype} to {values.shape[1:]} "
+                f"{values.dtype} between episodes"
+            )
+        data = np.ascontiguousarray(values).tobytes()
+        self.handle.write(data)
+        self.sha.update(data)
+        self.rows += len(values)
+
+    def close(self) -> None:
+        described = {
+            "descr": np.lib.format.dtype_to_descr(self.dtype),
+            "fortran_order": False,
+            "shape": (self.rows, *self.shape),
+        }
+        text = repr(described).encode()
+        prefix = np.lib.format.magic(1, 0) + (self.HEADER - 10).to_bytes(2, "little")
+        self.handle.seek(0)
+        self.handle.write((prefix + text).ljust(self.HEADER - 1) + b"\n")
+        self.handle.close()
+
+
+class StoreWriter:
+    """Append episodes one by one; the store appears only when the block ends without an error."""
+
+    def __init__(self, path: Path, meta: Mapping[str, Any], *, overwrite: bool = False) -> None:
+        self.path, self.meta = Path(path), dict(meta)
+        self._folder = whole_folder(self.path, overwrite=overwrite)
+        self._columns: dict[str, _Column] = {}
+        self._lengths: list[int] = []
+        self._per_episode: dict[str, list[Array]] = {}
+
+    def __enter__(self) -> StoreWriter:
+        self._aside = self._folder.__enter__()
+        return self
+
+    def add(self, columns: Mapping[str, Array], **per_episode: Any) -> None:
+        """Append one episode; every column has one row per frame."""
+        length = len(columns["pixels"])
+        if length == 0 or any(len(values) != length for values in columns.values()):
+            raise BadInput("an episode needs at least one frame and one row per frame in each column")
+        if self._columns and set(columns) != set(self._columns):
+            raise BadInput(f"episode {len(self._lengths)} has other columns than the first one")
+        for name, values in columns.items():
+            if name not in self._columns:
+                path = self._aside / f"{name}.npy"
+                self._columns[name] = _Column(path, values.dtype, values.shape[1:])
+            self._columns[name].append(values)
+        for name, value in per_episode.items():
+            self._per_episode.setdefault(f"ep_{name}", []).append(np.asarray(value))
+        self._lengths.append(length)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for column in self._columns.values():
+            column.close()
+        if kind is None:
+            try:
+                self._finish()
+            except BaseException as failure:
+                self._folder.__exit__(type(failure), failure, failure.__traceback__)
+                raise
+        self._folder.__exit__(kind, error, trace)
+
+    def _finish(self) -> None:
+        if not self._lengths:
+            raise BadInput("a store needs at least one episode")
+        lengths = np.asarray(self._lengths, dtype=np.int64)
+        offsets = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+        extra = {name: np.stack(values) for name, values in self._per_episode.items()}
+        np.savez(self._aside / "index.npz", ep_len=lengths, ep_offset=offsets, **extra)  # type: ignore[arg-type]
+        columns = {
+            name: {
+                "dtype": column.dtype.str,
+                "shape": [column.rows, *column.shape],
+                "sha256": column.sha.hexdigest(),
+            }
+            for name, column in self._columns.items()
+        }
+        versions = {"lrc_jepa": __version__, "numpy": np.__version__}
+        versions["python"] = platform.python_version()
+        meta = {"format": FORMAT, "versions": versions, "columns": columns, **self.meta}
+        write_json(self._aside / "meta.json", meta)
+
+
+class Store:
+    """Read-only view of a store; columns are memory maps."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        what = f"dataset {self.path}"
+        if not self.path.is_dir():
+            raise BadInput(f"there is no dataset at {self.path}")
+        self.meta = read_json(self.path / "meta.json", what)
+        if self.meta.get("format") != FORMAT:
+            raise BadInput(f"{what} has format {self.meta.get('format')}, not {FORMAT}")
+        self.columns = self._open_columns(what)
+        index = self._open_index(what)
+        self.ep_len, self.ep_offset = index.pop("ep_len"), index.pop("ep_offset")
+        self.per_episode = index
+        self._check(what)
+
+    def _open_columns(self, what: str) -> dict[str, Array]:
+        described = self.meta.get("columns")
+        if not isinstance(described, dict) or not {"pixels", "action"} <= set(described):
+            raise BadInput(f"{what} needs the columns pixels and action")
+        columns: dict[str, Array] = {}
+        for name, expected in described.items():
+            path = self.path / f"{name}.npy"
+            if path.parent != self.path or not path.is_file():
+                raise BadInput(f"{what} is incomplete: column {name} is missing")
+            try:
+                columns[name] = np.load(path, mmap_mode="r", allow_pickle=False)
+            except (ValueError, OSError, EOFError) as error:
+                raise BadInput(f"{what}: column {name} is damaged ({error})") from None
+            if list(columns[name].shape) != expected["shape"]:
+                raise BadInput(f"{what}: column {name} does not have the shape its meta.json says")
+        return columns
+
+    def _open_index(self, what: str) -> dict[str, Array]:
+        try:
+            with np.load(self.path / "index.npz", allow_pickle=False) as index:
+                found = {name: index[name] for name in index.files}
+        except (OSError, ValueError, EOFError, KeyError) as error:
+            raise BadInput(f"{what}: index.npz cannot be read ({error})") from None
+        if not {"ep_len", "ep_offset"} <= set(found):
+            raise BadInput(f"{what}: index.npz needs ep_len and ep_offset")
+        return found
+
+    def _check(self, what: str) -> None:
+        rows = len(self.pixels)
+        good = (
+            len(self.ep_len) > 0
+            and self.ep_len.min() > 0
+            and len(self.ep_len) == len(self.ep_offset)
+            and np.array_equal(np.cumsum(self.ep_len), self.ep_offset + self.ep_len)
+            and int(self.ep_len.sum()) == rows
+        )
+        if not good:
+            raise BadInput(f"{what}: the episode index does not cover the {rows} rows exactly once")
+        if self.pixels.ndim != 4 or self.pixels.shape[3] != 3 or self.pixels.dtype != np.uint8:
+            raise BadInput(f"{what}: pixels must be uint8 (rows, h, w, 3), not {self.pixels.shape}")
+        if self.pixels.shape[1] != self.pixels.shape[2]:
+            raise BadInput(f"{what}: frames must be square, not {self.pixels.shape[1:3]}")
+        if self.action.ndim != 2 or self.action.dtype.kind != "f":
+            raise BadInput(f"{what}: action must be floats (rows, dims), not {self.action.shape}")
+        if any(len(values) != rows for values in self.columns.values()):
+            raise BadInput(f"{what}: columns have different numbers of rows")
+
+    @property
+    def pixels(self) -> NDArray[np.uint8]:
+        """(rows, h, w, 3) uint8."""
+        return self.columns["pixels"]
+
+    @property
+    def action(self) -> Array:
+        """(rows, a); row t leaves frame t."""
+        return self.columns["action"]
+
+    @property
+    def world(self) -> str:
+        """Name of the world the episodes come from."""
+        return str(self.meta.get("world", "unknown"))
+
+    @property
+    def episodes(self) -> int:
+        """Number of episodes."""
+        return len(self.ep_len)
+
+    @property
+    def image_size(self) -> int:
+        """Side of the stored frames."""
+        return int(self.pixels.shape[1])
+
+    @property
+    def quantities(self) -> list[str]:
+        """Names of the physical quantities that probes may read."""
+        return sorted(name for name in self.columns if name not in RESERVED)
+
+    def digest(self) -> str:
+        """Hash of the content, from the recorded hashes of the columns."""
+        shas = {name: column["sha256"] for name, column in self.meta["columns"].items()}
+        shas["index"] = hashlib.sha256(self.ep_len.tobytes()).hexdigest()
+        return hashlib.sha256(repr(sorted(shas.items())).encode()).hexdigest()[:16]
+
+    def appearance(self, episodes: Array) -> Array:
+        """Appearance factors of the given episodes (E, F); F is 0 where none were recorded."""
+        factors = self.per_episode.get("ep_appearance")
+        if factors is None:
+            return np.zeros((len(episodes), 0), np.float32)
+        return np.asarray(factors[episodes])

@@ -1,0 +1,17 @@
+"""The errors a user is meant to see: each message is one clear sentence."""
+
+
+class BadInput(Exception):
+    """Something the user gave cannot be used. The command line exits with code 2."""
+
+
+class Diverged(Exception):
+    """Training produced a value that is not finite. The command line exits with code 3."""
+
+
+class Interrupted(Exception):
+    """The run was asked to stop and has saved its state. The exit code is 128 + the signal's number."""
+
+    def __init__(self, message: str, signal_number: int) -> None:
+        super().__init__(message)
+        self.signal_number = signal_number

@@ -1,0 +1,39 @@
+"""The models: one builder per family, chosen by the system's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from lrc_jepa.config import RunConfig
+from lrc_jepa.errors import BadInput
+from lrc_jepa.models.compact import Compact
+from lrc_jepa.models.lrc_jepa import LrcJepa
+
+MODELS: dict[str, Callable[[RunConfig], nn.Module]] = {
+    "lrc": LrcJepa,
+    "compact": Compact,
+}
+
+
+def build_model(config: RunConfig) -> nn.Module:
+    """A freshly initialised model for this run; its weights depend on the seed alone."""
+    if config.model.family not in MODELS:
+        raise BadInput(f"there is no model family {config.model.family!r}; there is {', '.join(MODELS)}")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.train.seed)
+        return MODELS[config.model.family](config)
+
+
+def count_parameters(model: nn.Module) -> dict[str, int]:
+    """Parameters by part, in all, and loaded for planning."""
+    parts = {
+        name: sum(p.numel() for p in part.parameters())
+        for name, part in model.named_children()
+        if any(True for _ in part.parameters())
+    }
+    training_only = {"context", "decoder", "inverse"}
+    planning = sum(count for name, count in parts.items() if name not in training_only)
+    return {**parts, "total": sum(parts.values()), "planning": planning}

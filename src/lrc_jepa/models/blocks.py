@@ -1,0 +1,152 @@
+"""The pieces that the encoder, the predictor, the context and the decoder are made of."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """(B, n, heads*d) -> (B, heads, n, d)."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """(B, heads, n, d) -> (B, n, heads*d)."""
+    return x.transpose(1, 2).flatten(2)
+
+
+class MultiHeadAttention(nn.Module):
+    """softmax(Q K^T / sqrt(d)) V with biased projections: 4 (w^2 + w) parameters."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"{heads} heads do not divide a width of {width}")
+        self.heads = heads
+        self.q = nn.Linear(width, width)
+        self.k = nn.Linear(width, width)
+        self.v = nn.Linear(width, width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, query: Tensor, context: Tensor) -> Tensor:
+        """(B, n, w), (B, m, w) -> (B, n, w)."""
+        q = split_heads(self.q(query), self.heads)
+        k = split_heads(self.k(context), self.heads)
+        v = split_heads(self.v(context), self.heads)
+        return self.out(merge_heads(F.scaled_dot_product_attention(q, k, v)))
+
+
+class Mlp(nn.Sequential):
+    """Linear-GELU-Linear."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
+
+
+class Projector(nn.Sequential):
+    """g_z and g_p: Linear-BN-GELU-Linear, applied to rows of tokens."""
+
+    def __init__(self, width: int, hidden: int, out: int) -> None:
+        super().__init__(
+            nn.Linear(width, hidden), nn.BatchNorm1d(hidden), nn.GELU(), nn.Linear(hidden, out)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., w) -> (..., out); the batch statistics run over all leading axes."""
+        return super().forward(x.flatten(0, -2)).unflatten(0, x.shape[:-1])
+
+
+class CausalAttention(nn.Module):
+    """Norm, bias-free qkv, causal softmax, biased output: the public LeWM's attention."""
+
+    def __init__(self, width: int, heads: int, head_dim: int, dropout: float) -> None:
+        super().__init__()
+        inner = heads * head_dim
+        self.heads, self.dropout = heads, dropout
+        self.norm = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * inner, bias=False)
+        self.out = nn.Sequential(nn.Linear(inner, width), nn.Dropout(dropout))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, k, w) -> (B, k, w); position i sees positions 0..i."""
+        q, k, v = (split_heads(part, self.heads) for part in self.qkv(self.norm(x)).chunk(3, dim=-1))
+        dropout = self.dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
+        out: Tensor = self.out(merge_heads(mixed))
+        return out
+
+
+class FeedForward(nn.Sequential):
+    """Norm-Linear-GELU-Linear with dropout."""
+
+    def __init__(self, width: int, hidden: int, dropout: float) -> None:
+        super().__init__(
+            nn.LayerNorm(width),
+            nn.Linear(width, hidden),
+            nn.GELU(),
+            nn.Dropout(dropout),
+            nn.Linear(hidden, width),
+            nn.Dropout(dropout),
+        )
+
+
+class AdaLNBlock(nn.Module):
+    """A transformer block whose norms are shifted, scaled and gated by the action (AdaLN-Zero).
+
+    x <- x + g1 * Attn((1 + s1) * LN(x) + b1)
+    x <- x + g2 * FF((1 + s2) * LN(x) + b2),   (b1, s1, g1, b2, s2, g2) = W SiLU(e), W = 0 at first
+
+    LN here has no parameters of its own; attention and feed-forward bring a second, affine one.
+    """
+
+    def __init__(self, width: int, heads: int, head_dim: int, mlp: int, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
+        self.attention = CausalAttention(width, heads, head_dim, dropout)
+        self.feed_forward = FeedForward(width, mlp, dropout)
+        self.modulation = nn.Sequential(nn.SiLU(), nn.Linear(width, 6 * width))
+        nn.init.zeros_(self.modulation[1].weight)  # type: ignore[arg-type]
+        nn.init.zeros_(self.modulation[1].bias)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor, action: Tensor) -> Tensor:
+        """(B, k, w), (B, k, w) -> (B, k, w)."""
+        shift1, scale1, gate1, shift2, scale2, gate2 = self.modulation(action).chunk(6, dim=-1)
+        x = x + gate1 * self.attention(torch.addcmul(shift1, 1 + scale1, self.norm(x)))
+        x = x + gate2 * self.feed_forward(torch.addcmul(shift2, 1 + scale2, self.norm(x)))
+        return x
+
+
+class EncoderBlock(nn.Module):
+    """A pre-norm transformer block over all tokens of a frame."""
+
+    def __init__(self, width: int, heads: int, mlp: int) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(width, eps=1e-12)
+        self.attention = MultiHeadAttention(width, heads)
+        self.norm2 = nn.LayerNorm(width, eps=1e-12)
+        self.mlp = Mlp(width, mlp)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, n, w) -> (B, n, w)."""
+        normed = self.norm1(x)
+        x = x + self.attention(normed, normed)
+        return x + self.mlp(self.norm2(x))
+
+
+class CrossBlock(nn.Module):
+    """s <- s + MHA(LN(s), LN(c), LN(c)); s <- s + MLP(LN(s)): one layer of the decoder."""
+
+    def __init__(self, width: int, heads: int, mlp: int) -> None:
+        super().__init__()
+        self.norm_query = nn.LayerNorm(width)
+        self.norm_context = nn.LayerNorm(width)
+        self.attention = MultiHeadAttention(width, heads)
+        self.norm_mlp = nn.LayerNorm(width)
+        self.mlp = Mlp(width, mlp)
+
+    def forward(self, queries: Tensor, context: Tensor) -> Tensor:
+        """(B, n, w), (B, m, w) -> (B, n, w)."""
+        queries = queries + self.attention(self.norm_query(queries), self.norm_context(context))
+        return queries + self.mlp(self.norm_mlp(queries))

@@ -1,0 +1,43 @@
+"""The causal, action-conditioned transformer that rolls z forward, and the action encoder."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from lrc_jepa.config import PredictorConfig
+from lrc_jepa.models.blocks import AdaLNBlock
+
+
+class ActionEncoder(nn.Sequential):
+    """g_a: an action block through a linear bottleneck, then Linear-SiLU-Linear."""
+
+    def __init__(self, action_dim: int, channels: int, width: int) -> None:
+        super().__init__(
+            nn.Linear(action_dim, channels),
+            nn.Linear(channels, 4 * width),
+            nn.SiLU(),
+            nn.Linear(4 * width, width),
+        )
+
+
+class Predictor(nn.Module):
+    """P: (z_1..z_k + r_1..r_k; e_1..e_k) -> predictions of z_2..z_k+1, before g_p."""
+
+    def __init__(self, config: PredictorConfig, width: int, history: int) -> None:
+        super().__init__()
+        self.history = history
+        self.positions = nn.Parameter(torch.randn(1, history, width))
+        self.blocks = nn.ModuleList(
+            AdaLNBlock(width, config.heads, config.head_dim, config.mlp, config.dropout)
+            for _ in range(config.layers)
+        )
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, z: Tensor, actions: Tensor) -> Tensor:
+        """(B, k, D), (B, k, D) -> (B, k, D) for k <= history; position i sees only 0..i."""
+        x = z + self.positions[:, : z.shape[1]]
+        for block in self.blocks:
+            x = block(x, actions)
+        normed: Tensor = self.norm(x)
+        return normed

@@ -1,0 +1,50 @@
+"""Linear read-outs: what a latent says in plain sight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Readout:
+    """y = x W + b, fitted by ridge regression on standardised features and targets."""
+
+    weight: Array  # (d, q)
+    bias: Array  # (q,)
+
+    @classmethod
+    def fit(cls, features: Array, targets: Array, ridge: float = 1e-3) -> Readout:
+        """W = (X'X/n + ridge I)^-1 X'Y/n on standardised X (n,d) and Y (n,q)."""
+        mean_x, scale_x = features.mean(0), features.std(0) + 1e-8
+        mean_y, scale_y = targets.mean(0), targets.std(0) + 1e-8
+        x = ((features - mean_x) / scale_x).astype(np.float64)
+        y = ((targets - mean_y) / scale_y).astype(np.float64)
+        gram = x.T @ x / len(x) + ridge * np.eye(x.shape[1])
+        weight = np.linalg.solve(gram, x.T @ y / len(x)) * scale_y / scale_x[:, None]
+        return cls(weight, mean_y - mean_x @ weight)
+
+    def __call__(self, features: Array) -> Array:
+        """(n,d) -> (n,q)."""
+        return np.asarray(features @ self.weight + self.bias)
+
+
+def r_squared(predicted: Array, truth: Array) -> float:
+    """1 - residual / variance, averaged over the columns that vary; 1 is perfect, 0 is the mean."""
+    residual = ((predicted - truth) ** 2).mean(0)
+    variance = truth.var(0)
+    varies = variance > 1e-12
+    return float((1 - residual[varies] / variance[varies]).mean()) if varies.any() else float("nan")
+
+
+def effective_rank(features: Array) -> float:
+    """exp of the entropy of the covariance's normalised eigenvalues, rows (n,d): 1 to d."""
+    eigen = np.clip(np.linalg.eigvalsh(np.cov(features.T, dtype=np.float64)), 0, None)
+    share = eigen / max(eigen.sum(), 1e-30)
+    share = share[share > 1e-12]
+    return float(np.exp(-(share * np.log(share)).sum())) if len(share) else 0.0

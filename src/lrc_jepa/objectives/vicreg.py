@@ -1,0 +1,42 @@
+"""Variance and covariance terms, and the temporal VICReg that shapes the context u."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lrc_jepa.config import ContextRegConfig
+
+
+def variance_hinge(rows: Tensor, gamma: float, epsilon: float) -> Tensor:
+    """mean_j max(0, gamma - sqrt(Var_b[x_bj] + epsilon)), rows (B,d), unbiased variance."""
+    return F.relu(gamma - (rows.var(dim=0) + epsilon).sqrt()).mean()
+
+
+def covariance_penalty(rows: Tensor) -> Tensor:
+    """(1/d) sum_{j != k} C_jk^2 with the unbiased covariance C of rows (B,d)."""
+    centred = rows - rows.mean(dim=0)
+    count, width = rows.shape
+    # ||X^T X||_F = ||X X^T||_F: form the smaller of the two Gram matrices.
+    gram = centred @ centred.T if count < width else centred.T @ centred
+    whole = gram.square().sum() / (count - 1) ** 2
+    diagonal = centred.square().sum(dim=0) / (count - 1)
+    return (whole - diagonal.square().sum()) / width
+
+
+def context_terms(u: Tensor, config: ContextRegConfig) -> dict[str, Tensor]:
+    """The three parts of L_u for u (B,T,Q,D), v_bt = vec(u_bt), v_b = mean_t v_bt.
+
+    invariance  mean (v_bt - v_b)^2
+    variance    hinge on the standard deviation of v_b over the batch
+    covariance  off-diagonal covariance of v_b over the batch
+    """
+    with torch.autocast(u.device.type, enabled=False):
+        flat = u.float().flatten(2)  # (B, T, Q*D)
+        mean = flat.mean(dim=1)  # (B, Q*D)
+        return {
+            "invariance": (flat - mean[:, None]).square().mean(),
+            "variance": variance_hinge(mean, config.gamma, config.epsilon),
+            "covariance": covariance_penalty(mean),
+        }

@@ -1,0 +1,1 @@
+"""Planning: rollout, cost, planners, and the receding horizon. Knows the contract, no model."""

@@ -1,0 +1,82 @@
+"""The contract: what the trainer, the planners and the probes ask of a model, and of a world."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lrc_jepa.types import Clip, Factors, Outputs, Spec
+
+Array = NDArray[Any]
+
+
+@runtime_checkable
+class WorldModel(Protocol):
+    """A model that can be planned through."""
+
+    spec: Spec
+
+    def encode(self, frames: Tensor) -> Tensor:
+        """(B,T,3,h,w) uint8 -> (B,T,N,D): the only method that sees pixels."""
+
+    def step(self, past: Tensor, actions: Tensor) -> Tensor:
+        """(B,k,N,D), (B,k,A) -> (B,N,D) for k <= K; `actions[:, i]` is the block LEAVING frame i."""
+
+    def distance(self, state: Tensor, goal: Tensor) -> Tensor:
+        """(B,N,D), (B,N,D) -> (B,)."""
+
+
+@runtime_checkable
+class Trainable(Protocol):
+    """A model that the one training loop can train."""
+
+    def outputs(self, clip: Clip) -> Outputs:
+        """Everything an objective may ask for."""
+
+    def provides(self) -> frozenset[str]:
+        """Names of the `Outputs` fields this model fills; checked before training starts."""
+
+
+@runtime_checkable
+class Factored(Protocol):
+    """A two-stream model: probes and interventions read both streams."""
+
+    def factor(self, frames: Tensor) -> Factors:
+        """(B,T,3,h,w) uint8 -> z and u."""
+
+    def decode(self, factors: Factors) -> Tensor:
+        """z and u -> (B,T,3,h,w) float in [0, 1]."""
+
+
+class Task(Protocol):
+    """A batch of B simulated worlds that step together. Every world is one file in `envs`."""
+
+    name: str
+    action_low: Array  # (a,)
+    action_high: Array  # (a,)
+    state_dim: int
+
+    def reset_to(self, states: Array, appearance: Array) -> None:
+        """Put world b into `states[b]` (B,s), drawn with the factors `appearance[b]` (B,F)."""
+
+    def set_goal(self, states: Array) -> None:
+        """Declare the states (B,s) that count as reached."""
+
+    def step(self, actions: Array) -> None:
+        """Apply one low-level action (B,a) to each world."""
+
+    def state(self) -> Array:
+        """Current states (B,s)."""
+
+    def render(self, size: int) -> NDArray[np.uint8]:
+        """Current frames (B,size,size,3)."""
+
+    def success(self) -> Mapping[str, NDArray[np.bool_]]:
+        """Named and versioned criteria -> (B,); the first is the world's own."""
+
+    def distance(self) -> Array:
+        """How far each world is from its goal (B,), in the unit of `distance_unit`."""

@@ -1,0 +1,188 @@
+"""Checkpoints: a folder with the weights and everything that inference needs. No pickle anywhere.
+
+    config.json         format, run config, Spec, action normaliser and bounds, step, provenance
+    model.safetensors   weights and buffers
+    resume/             optimiser moments and generator state, for continuing to the same numbers
+    manifest.json       sha-256 of every file above, written last
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import subprocess
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from lrc_jepa import __version__
+from lrc_jepa.config import RunConfig, from_dict, to_dict
+from lrc_jepa.data.normalize import ActionNormalizer
+from lrc_jepa.errors import BadInput
+from lrc_jepa.files import file_digest, read_json, whole_folder, write_json
+from lrc_jepa.models import build_model
+from lrc_jepa.types import Spec
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What a model must be used with: all of it comes from the checkpoint, none from defaults."""
+
+    spec: Spec
+    normalizer: ActionNormalizer
+    action_low: list[float]
+    action_high: list[float]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A loaded checkpoint; the model is in evaluation mode."""
+
+    path: Path
+    config: RunConfig
+    model: Any
+    deployment: Deployment
+    step: int
+    provenance: dict[str, Any]
+    digest: str
+    """SHA-256 of the weights."""
+
+
+def provenance(**known: str) -> dict[str, Any]:
+    """Where a checkpoint comes from: data, split, code and versions."""
+    folder = Path(__file__).parent
+    found = subprocess.run(
+        ["git", "-C", str(folder), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    )
+    return {
+        **known,
+        "git": found.stdout.strip() if found.returncode == 0 else "",
+        "lrc_jepa": __version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimiser's state under the names of the parameters."""
+    return {
+        f"{key}:{name}": value
+        for name, parameter in model.named_parameters()
+        for key, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def restore_optimizer(
+    model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]
+) -> None:
+    """Put back what `optimizer_tensors` took."""
+    parameters = dict(model.named_parameters())
+    for label, value in tensors.items():
+        key, name = label.split(":", 1)
+        optimizer.state[parameters[name]][key] = value.clone()
+
+
+def save_checkpoint(
+    path: Path,
+    config: RunConfig,
+    model: nn.Module,
+    deployment: Deployment,
+    step: int,
+    origin: dict[str, Any],
+    resume: dict[str, Tensor] | None = None,
+) -> None:
+    """Write a whole checkpoint aside, then give it its name."""
+    described = {
+        "format": FORMAT,
+        "config": to_dict(config),
+        "spec": asdict(deployment.spec),
+        "normalizer": deployment.normalizer.to_json(),
+        "action_low": deployment.action_low,
+        "action_high": deployment.action_high,
+        "step": step,
+        "provenance": origin,
+    }
+    with whole_folder(path, overwrite=True) as folder:
+        write_json(folder / "config.json", described)
+        weights = {name: value.contiguous() for name, value in model.state_dict().items()}
+        save_file(weights, folder / "model.safetensors")
+        if resume is not None:
+            (folder / "resume").mkdir()
+            save_file(resume, folder / "resume" / "state.safetensors")
+        files = sorted(p for p in folder.rglob("*") if p.is_file())
+        shas = {str(p.relative_to(folder)): file_digest(p) for p in files}
+        write_json(folder / "manifest.json", shas)
+
+
+def verify(path: Path) -> dict[str, str]:
+    """The manifest of a checkpoint whose files all match it."""
+    manifest = read_json(path / "manifest.json", f"checkpoint {path}")
+    for name, expected in manifest.items():
+        file = path / name
+        if not file.is_file() or file_digest(file) != expected:
+            raise BadInput(f"checkpoint {path} is damaged: {name} does not match its manifest")
+    return manifest
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint, or say in one sentence why it cannot be used."""
+    manifest = verify(path)
+    described = read_json(path / "config.json", f"checkpoint {path}")
+    if described.get("format") != FORMAT:
+        raise BadInput(f"checkpoint {path} has format {described.get('format')}, not {FORMAT}")
+    config = from_dict(RunConfig, described["config"], f"checkpoint {path}")
+    model: Any = build_model(config)
+    try:
+        model.load_state_dict(load_file(path / "model.safetensors"))
+    except (RuntimeError, SafetensorError) as error:
+        raise BadInput(f"checkpoint {path} does not fit its own config ({error})") from None
+    deployment = Deployment(
+        spec=Spec(**described["spec"]),
+        normalizer=ActionNormalizer.from_json(described["normalizer"]),
+        action_low=described["action_low"],
+        action_high=described["action_high"],
+    )
+    if model.spec != deployment.spec:
+        raise BadInput(f"checkpoint {path}: its spec {deployment.spec} is not its model's {model.spec}")
+    return Checkpoint(
+        path=path,
+        config=config,
+        model=model.eval(),
+        deployment=deployment,
+        step=described["step"],
+        provenance=described["provenance"],
+        digest=manifest["model.safetensors"],
+    )
+
+
+def list_checkpoints(run: Path) -> list[Path]:
+    """Complete checkpoints of a run, oldest first."""
+    folder = run / "checkpoints"
+    names = [p for p in folder.glob("*") if re.fullmatch(r"\d+", p.name)] if folder.is_dir() else []
+    return sorted(names, key=lambda p: int(p.name))
+
+
+def newest_checkpoint(run: Path) -> Path:
+    """The newest checkpoint of a run, or the given folder itself if it is a checkpoint."""
+    if (run / "model.safetensors").is_file():
+        return run
+    found = list_checkpoints(run)
+    if not found:
+        raise BadInput(f"there is no checkpoint under {run}")
+    return found[-1]
+
+
+def prune(run: Path, keep: int) -> None:
+    """Remove all but the newest `keep` checkpoints."""
+    for old in list_checkpoints(run)[:-keep]:
+        shutil.rmtree(old)

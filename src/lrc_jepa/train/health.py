@@ -1,0 +1,167 @@
+"""Health of a model in training: collapse, what z and u say, and whether actions matter.
+
+A falling loss can hide a collapse, and frames paired with the wrong actions. These figures cannot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+from torch import Tensor
+
+from lrc_jepa.config import SigRegConfig
+from lrc_jepa.data.clips import Clips, Split
+from lrc_jepa.data.store import Store
+from lrc_jepa.models.readout import Readout, effective_rank, r_squared
+from lrc_jepa.objectives.sigreg import GAUSSIAN_FLOOR, sigreg
+from lrc_jepa.protocols import Factored
+
+Array = NDArray[Any]
+
+COLLAPSED_RANK = 1.5  # effective rank below which z is a line or a point
+COLLAPSED_STD = 0.2  # mean standard deviation of z below which it is a point
+
+
+def _rows_of(store: Store, episodes: Array) -> Array:
+    return np.concatenate(
+        [np.arange(store.ep_offset[e], store.ep_offset[e] + store.ep_len[e]) for e in episodes]
+    )
+
+
+def _pick(rng: np.random.Generator, items: Array, count: int) -> Array:
+    return np.sort(rng.choice(items, min(count, len(items)), replace=False))
+
+
+@dataclass(frozen=True)
+class HealthCheck:
+    """A fixed set of frames and clips on which a model is examined again and again."""
+
+    store: Store
+    clips: Clips
+    clip_ids: Array
+    fit_rows: Array
+    test_rows: Array
+    identity_rows: Array  # (episodes, frames): the first half is fitted on, the second tested
+
+    CLIPS, FIT, TEST, EPISODES, FRAMES = 256, 1024, 512, 16, 16
+
+    @classmethod
+    def prepare(cls, store: Store, split: Split, clips: Clips) -> HealthCheck:
+        """Choose held-out clips and frames once; `clips` are the held-out ones."""
+        rng = np.random.default_rng(0)
+        episodes = _pick(rng, split.heldout, cls.EPISODES)
+        share = np.linspace(0, 1, cls.FRAMES)
+        rows = [store.ep_offset[e] + (share * (store.ep_len[e] - 1)).astype(int) for e in episodes]
+        return cls(
+            store=store,
+            clips=clips,
+            clip_ids=_pick(rng, np.arange(len(clips)), cls.CLIPS),
+            fit_rows=_pick(rng, _rows_of(store, split.train), cls.FIT),
+            test_rows=_pick(rng, _rows_of(store, split.heldout), cls.TEST),
+            identity_rows=np.stack(rows),
+        )
+
+    def _frames(self, rows: Array, device: torch.device) -> Tensor:
+        pixels = torch.from_numpy(self.store.pixels[rows]).permute(0, 3, 1, 2)
+        return pixels[:, None].to(device)  # (n, 1, 3, h, w)
+
+    def _streams(self, model: Any, rows: Array, device: torch.device) -> dict[str, Array]:
+        """Features of single frames: z, and u where the model has it."""
+        found: dict[str, list[Tensor]] = {}
+        for part in np.array_split(rows, max(1, len(rows) // 128)):
+            frames = self._frames(part, device)
+            if isinstance(model, Factored):
+                factors = model.factor(frames)
+                streams = {"z": factors.z, "u": factors.u}
+            else:
+                streams = {"z": model.encode(frames)}
+            for name, value in streams.items():
+                found.setdefault(name, []).append(value.flatten(1).float().cpu())
+        return {name: torch.cat(parts).numpy() for name, parts in found.items()}
+
+    def readouts(self, model: Any, device: torch.device) -> dict[str, float]:
+        """Held-out R^2 of every physical quantity, linear in z and in u."""
+        fit = self._streams(model, self.fit_rows, device)
+        test = self._streams(model, self.test_rows, device)
+        figures = {}
+        for name in self.store.quantities:
+            column = self.store.columns[name]
+            known, truth = (np.asarray(column[r]).reshape(len(r), -1) for r in (self.fit_rows, self.test_rows))
+            for stream in fit:
+                readout = Readout.fit(fit[stream], known)
+                figures[f"r2_{stream}.{name}"] = r_squared(readout(test[stream]), truth)
+        if "state" in self.store.columns:
+            figures["distance_rank"] = self._distance_rank(test["z"])
+        figures["effective_rank"] = effective_rank(test["z"])
+        figures["z_std"] = float(test["z"].std(0).mean())
+        return figures
+
+    def _distance_rank(self, z: Array) -> float:
+        """Spearman correlation of latent with true distance over random pairs of frames."""
+        order = np.random.default_rng(0).permutation(len(z))
+        state = np.asarray(self.store.columns["state"][self.test_rows])
+        latent = np.linalg.norm(z - z[order], axis=1)
+        return float(spearmanr(latent, np.linalg.norm(state - state[order], axis=1)).statistic)
+
+    def identity(self, model: Any, device: torch.device) -> dict[str, float]:
+        """How often a linear read-out of z or u names the episode a later frame comes from."""
+        episodes, frames = self.identity_rows.shape
+        streams = self._streams(model, self.identity_rows.ravel(), device)
+        label = np.repeat(np.arange(episodes), frames)
+        early = np.tile(np.arange(frames) < frames // 2, episodes)
+        figures = {"episode_chance": 1 / episodes}
+        for name, features in streams.items():
+            readout = Readout.fit(features[early], np.eye(episodes)[label[early]], ridge=1e-2)
+            named = readout(features[~early]).argmax(axis=1)
+            figures[f"episode_{name}"] = float((named == label[~early]).mean())
+        return figures
+
+    def actions(self, model: Any, device: torch.device, config: SigRegConfig) -> dict[str, float]:
+        """Prediction error with true, shuffled and shifted actions; SIGReg over its floor."""
+        clip = self.clips.gather(self.clip_ids)
+        frames, actions = clip.frames.to(device), clip.actions.to(device)
+        parts = [model.encode(f) for f in frames.split(64)]
+        z = torch.cat(parts)
+        order = torch.from_numpy(np.random.default_rng(0).permutation(len(z))).to(device)
+        window = min(model.spec.history, actions.shape[1])
+
+        def error(blocks: Tensor) -> float:
+            predicted = model.step(z[:, :window], blocks[:, :window])
+            return float((predicted - z[:, window]).square().mean())
+
+        statistic = float(sigreg(z, config, torch.Generator().manual_seed(0)))
+        return {
+            "error_true_actions": error(actions),
+            "error_shuffled_actions": error(actions[order]),
+            "error_shifted_actions": error(actions.roll(1, dims=1)),
+            "sigreg_over_floor": statistic / GAUSSIAN_FLOOR,
+        }
+
+    @torch.no_grad()
+    def __call__(self, model: Any, config: SigRegConfig) -> dict[str, float]:
+        """All figures; the model is put back into the mode it was in."""
+        device = next(model.parameters()).device
+        training = model.training
+        model.eval()
+        try:
+            return {
+                **self.readouts(model, device),
+                **self.identity(model, device),
+                **self.actions(model, device, config),
+            }
+        finally:
+            model.train(training)
+
+
+def collapse_alarm(figures: dict[str, float]) -> str | None:
+    """A sentence if z has collapsed, else None."""
+    if figures["z_std"] < COLLAPSED_STD:
+        return f"z has collapsed to a point: its standard deviation is {figures['z_std']:.3f}"
+    if figures["effective_rank"] < COLLAPSED_RANK:
+        return f"z has collapsed: its effective rank is {figures['effective_rank']:.2f}"
+    return None

@@ -1,0 +1,51 @@
+"""Metrics: one JSON line per record, and the same as TensorBoard events."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from lrc_jepa.files import write_bytes
+
+
+class MetricsLog:
+    """Appends records to `metrics.jsonl`; TensorBoard is fed beside it."""
+
+    def __init__(self, run: Path, from_step: int) -> None:
+        """Continue at `from_step`: what an interrupted run wrote beyond it is dropped."""
+        from torch.utils.tensorboard import SummaryWriter  # slow to import, only needed here
+
+        self.path = run / "metrics.jsonl"
+        kept = [r for r in read_metrics(self.path) if r["step"] <= from_step]
+        write_bytes(self.path, b"".join(_line(record) for record in kept))
+        self.board = SummaryWriter(str(run / "tensorboard"), purge_step=from_step + 1)
+
+    def write(self, step: int, kind: str, values: dict[str, Any]) -> None:
+        """Record numbers of one kind (train, health) at a step."""
+        with self.path.open("ab") as handle:
+            handle.write(_line({"step": step, "kind": kind, **values}))
+        for name, value in values.items():
+            if isinstance(value, int | float):
+                self.board.add_scalar(f"{kind}/{name}", value, step)
+
+    def close(self) -> None:
+        """Flush TensorBoard's events."""
+        self.board.close()
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    return (json.dumps(record, sort_keys=True) + "\n").encode()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """All whole records; a last line cut short by a crash is left out."""
+    if not path.is_file():
+        return []
+    records = []
+    for line in path.read_text().splitlines():
+        try:
+            records.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return records

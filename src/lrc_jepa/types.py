@@ -1,0 +1,74 @@
+"""The values that flow between the parts, and the letters used for their shapes.
+
+B batch, T frames, K history, S plan samples, H horizon in action blocks, N tokens per state,
+D latent width, A action block (frameskip x action_dim), Q context queries, h and w image sides.
+Time is always axis 1; plan samples are folded into B before a model sees them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Spec:
+    """All that a planner may know of a model; saved in the checkpoint, never defaulted."""
+
+    history: int
+    """K, the longest history that `step` accepts."""
+    tokens: int
+    """N, latent tokens per frame."""
+    width: int
+    """D, width of a latent token."""
+    action_dim: int
+    """A, the width of one action block: frameskip x low-level action width."""
+    frameskip: int
+    """Low-level actions in one block, and frames of the recording per model step."""
+    image_size: int
+    """Side of the square frames that `encode` accepts."""
+
+    @property
+    def raw_action_dim(self) -> int:
+        """Width of one low-level action."""
+        return self.action_dim // self.frameskip
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A batch of clips: frames and the action blocks between them.
+
+    `actions[:, t]` is the normalised block that LEAVES frame t, so it explains t -> t+1.
+    """
+
+    frames: Tensor  # (B, T, 3, h, w) uint8
+    actions: Tensor  # (B, T-1, A) float32, normalised
+    episodes: Tensor  # (B,) int64, the episode each clip was cut from
+
+    @property
+    def size(self) -> int:
+        """Number of clips."""
+        return self.frames.shape[0]
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What a trainable model gives to the objective; absent fields are None."""
+
+    z: Tensor  # (B, T, N, D)
+    z_pred: Tensor  # (B, T-1, N, D), z_pred[:, t] predicts z_target[:, t]
+    z_target: Tensor  # (B, T-1, N, D), the latents of frames 1..T-1
+    actions: Tensor  # (B, T-1, A)
+    u: Tensor | None = None  # (B, T, Q, D)
+    recon: Tensor | None = None  # (B, T, 3, h, w), in normalised pixels
+    pixels: Tensor | None = None  # (B, T, 3, h, w), the normalised pixels to rebuild
+    action_pred: Tensor | None = None  # (B, T-1, A)
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The two streams of a factored model for the same frames."""
+
+    z: Tensor  # (B, T, N, D)
+    u: Tensor  # (B, T, Q, D)
