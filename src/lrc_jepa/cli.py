@@ -1,0 +1,94 @@
+"""The `lrc` command: finds the subcommand, runs it, and turns errors into sentences and exit codes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+from lrc_jepa import __version__, console
+from lrc_jepa.errors import BadInput, Diverged, Interrupted
+
+COMMANDS = {
+    "demo": "collect, train, plan and report on TwoRoom in one go, on two CPU cores",
+    "collect": "make a dataset in a simulated world",
+    "data": "look at a dataset: info, validate",
+    "train": "train a recipe on a dataset",
+    "plan": "reach image goals with a trained model, beside reference policies",
+    "report": "write one page about one or several runs",
+    "doctor": "check what is installed here and what it can do",
+}
+
+
+def usage() -> str:
+    """The text of `lrc --help`."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: lrc COMMAND [ARGUMENTS]",
+            "",
+            f"lrc-jepa {__version__}: compact two-stream world models.",
+            "",
+            *lines,
+            "",
+            "lrc COMMAND --help tells more. --json on any command prints its result as one JSON object.",
+            "Exit codes: 0 done, 2 bad input, 3 training diverged, 130 or 143 stopped and saved.",
+        ]
+    )
+
+
+def run(argv: list[str]) -> int:
+    """Run a command line and return its exit code; errors propagate."""
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        sys.stdout.write(usage() + "\n")
+        return 0
+    if argv[0] in ("-V", "--version"):
+        sys.stdout.write(__version__ + "\n")
+        return 0
+    name, arguments = argv[0], argv[1:]
+    if name not in COMMANDS:
+        raise BadInput(f"there is no command {name!r}; there is {', '.join(COMMANDS)}")
+    as_json = "--json" in arguments
+    if as_json:
+        arguments = [argument for argument in arguments if argument != "--json"]
+        console.use_standard_error()
+    result: dict[str, Any] = import_module(f"lrc_jepa.commands.{name}").main(arguments)
+    if as_json:
+        sys.stdout.write(json.dumps(result, indent=2, sort_keys=True) + "\n")
+    return int(result.get("exit_code", 0))
+
+
+def _failure(error: OSError) -> str:
+    where = f" ({error.filename})" if error.filename else ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the disk is full{where}; what was complete before is intact"
+    return f"{error.strerror or error}{where}"
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    try:
+        code = run(sys.argv[1:])
+    except BadInput as error:
+        sys.stderr.write(f"lrc: {error}\n")
+        code = 2
+    except Diverged as error:
+        sys.stderr.write(f"lrc: {error}\n")
+        code = 3
+    except Interrupted as error:
+        sys.stderr.write(f"lrc: {error}\n")
+        code = 128 + error.signal_number
+    except KeyboardInterrupt:
+        sys.stderr.write("lrc: interrupted; what was complete before is intact\n")
+        code = 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except OSError as error:
+        sys.stderr.write(f"lrc: {_failure(error)}\n")
+        code = 2
+    sys.exit(code)

@@ -1,0 +1,70 @@
+"""`lrc collect`: make a dataset in a simulated world."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from lrc_jepa.commands.arguments import parse
+from lrc_jepa.console import progress_bar, say
+from lrc_jepa.data.store import Store
+from lrc_jepa.envs import WORLDS, get_world
+from lrc_jepa.envs.appearance import FACTORS, Appearance, Kind
+from lrc_jepa.envs.collect import collect
+
+
+@dataclass(frozen=True)
+class CollectArgs:
+    """What to collect."""
+
+    world: tyro.conf.Positional[str]
+    """The simulated world."""
+    episodes: int = 200
+    """Number of episodes."""
+    size: int = 64
+    """Side of the frames in pixels."""
+    appearance: Kind = "clean"
+    """How much episodes differ in looks: clean, varied or patterned."""
+    factors: int = len(FACTORS)
+    """varied: how many independent factors differ between episodes."""
+    cells: int = 8
+    """patterned: cells on each side of the pattern."""
+    opacity: float = 0.4
+    """patterned: weight of the pattern over the scene."""
+    length: int = 0
+    """Frames per episode; 0: the world's own."""
+    mix: Annotated[dict[str, float], tyro.conf.arg(metavar="POLICY SHARE ...")] = field(default_factory=dict)
+    """Shares of the collecting policies; left out: the world's own mix."""
+    seed: int = 0
+    """The dataset is a function of this seed."""
+    out: Path | None = None
+    """Folder of the dataset; left out: datasets/WORLD-APPEARANCE."""
+    overwrite: bool = False
+    """Replace a dataset that is already there."""
+
+
+def main(argv: list[str]) -> dict[str, Any]:
+    """Collect and say what was made."""
+    args = parse(CollectArgs, argv, "collect", f"Collect episodes in {', '.join(WORLDS)}.")
+    world = get_world(args.world)
+    appearance = Appearance(args.appearance, args.factors, args.cells, args.opacity)
+    out = args.out or Path("datasets") / f"{args.world}-{args.appearance}"
+    with progress_bar(f"collecting {args.world}", args.episodes) as bar:
+        collect(
+            world,
+            out,
+            episodes=args.episodes,
+            size=args.size,
+            appearance=appearance,
+            seed=args.seed,
+            mix=args.mix,
+            length=args.length or None,
+            overwrite=args.overwrite,
+            progress=bar.advance,
+        )
+    store = Store(out)
+    say(f"{store.episodes} episodes, {len(store.pixels)} frames of {store.image_size} px in {out}")
+    return {"data": str(out), "episodes": store.episodes, "frames": len(store.pixels), "hash": store.digest()}

@@ -1,0 +1,88 @@
+"""What people see: progress bars, tables and sentences. With --json they go to standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+_consoles = {"people": Console(highlight=False)}
+
+
+def use_standard_error() -> None:
+    """Keep standard output free for one JSON object."""
+    _consoles["people"] = Console(stderr=True, highlight=False)
+
+
+def console() -> Console:
+    """Where text for people goes."""
+    return _consoles["people"]
+
+
+def say(text: str) -> None:
+    """One line of text."""
+    console().print(text, markup=False)
+
+
+def warn(text: str) -> None:
+    """One line that should be noticed."""
+    console().print(f"warning: {text}", style="bold yellow", markup=False)
+
+
+class Bar:
+    """A progress bar with the time left, or now and then a line where nobody watches a terminal."""
+
+    def __init__(self, progress: Progress, task: TaskID, title: str, total: int) -> None:
+        self.progress, self.task, self.title, self.total = progress, task, title, total
+        self.done, self._said = 0, 0.0
+
+    def to(self, done: int, note: str = "") -> None:
+        """Set the bar to `done` of `total`."""
+        self.done = done
+        self.progress.update(self.task, completed=done, note=note)
+        share = done / self.total
+        if not console().is_terminal and (share - self._said >= 0.25 or done >= self.total):
+            self._said = share
+            say(f"{self.title}: {done} of {self.total} {note}")
+
+    def advance(self, count: int = 1) -> None:
+        """Move the bar by `count`."""
+        self.to(self.done + count)
+
+
+@contextmanager
+def progress_bar(title: str, total: int) -> Iterator[Bar]:
+    """Show a bar while the block runs."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    hidden = not console().is_terminal
+    with Progress(*columns, console=console(), transient=True, disable=hidden) as progress:
+        yield Bar(progress, progress.add_task(title, total=total, note=""), title, total)
+
+
+def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """Print a table; columns after the first are right-aligned."""
+    drawn = Table(title=title, title_justify="left")
+    for index, column in enumerate(columns):
+        drawn.add_column(column, justify="left" if index == 0 else "right", no_wrap=index == 0)
+    for row in rows:
+        drawn.add_row(*row)
+    console().print(drawn)

@@ -1,0 +1,1 @@
+"""Evaluation: each experiment turns checkpoints and data into rows."""
