@@ -32,12 +32,12 @@ def console() -> Console:
 
 def say(text: str) -> None:
     """One line of text."""
-    console().print(text, markup=False)
+    console().print(text, markup=False, soft_wrap=True)
 
 
 def warn(text: str) -> None:
     """One line that should be noticed."""
-    console().print(f"warning: {text}", style="bold yellow", markup=False)
+    console().print(f"warning: {text}", style="bold yellow", markup=False, soft_wrap=True)
 
 
 class Bar:

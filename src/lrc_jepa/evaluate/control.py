@@ -204,7 +204,7 @@ def make_scene(store: Store, manifest: Manifest, task: Task, size: int, skip: in
         seen.append(_frames(task, size))
     task.set_goal(goal_states)
     rows = start[:, None] - (history - 1) * skip + np.arange((history - 1) * skip)
-    blocks = np.asarray(store.action[rows]).reshape(len(start), history - 1, -1)
+    blocks = np.asarray(store.action[rows]).reshape(len(start), history - 1, skip * store.action.shape[1])
     return Scene(frames=torch.stack(seen, dim=1), blocks=blocks, goal=goal)
 
 

@@ -24,6 +24,7 @@ from lrc_jepa.protocols import Factored
 Array = NDArray[Any]
 
 COLLAPSED_RANK = 1.5  # effective rank below which z is a line or a point
+SETTLED = 50  # steps before which BatchNorm's running statistics are not yet those of the data
 COLLAPSED_STD = 0.2  # mean standard deviation of z below which it is a point
 
 
@@ -158,8 +159,10 @@ class HealthCheck:
             model.train(training)
 
 
-def collapse_alarm(figures: dict[str, float]) -> str | None:
+def collapse_alarm(figures: dict[str, float], step: int) -> str | None:
     """A sentence if z has collapsed, else None."""
+    if step < SETTLED:
+        return None
     if figures["z_std"] < COLLAPSED_STD:
         return f"z has collapsed to a point: its standard deviation is {figures['z_std']:.3f}"
     if figures["effective_rank"] < COLLAPSED_RANK:

@@ -230,7 +230,7 @@ def _drain(pieces: Pieces, window: list[dict[str, Tensor]], done: int) -> dict[s
 def _examine(pieces: Pieces, log: MetricsLog, step: int, watch: Watcher) -> None:
     figures = pieces.health(pieces.model, pieces.config.objective.sigreg)
     log.write(step, "health", figures)
-    alarm = collapse_alarm(figures)
+    alarm = collapse_alarm(figures, step)
     if alarm:
         log.write(step, "warning", {"text": alarm})
     watch(Progress(step, pieces.steps, health=figures, warning=alarm))

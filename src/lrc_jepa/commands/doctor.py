@@ -1,0 +1,102 @@
+"""`lrc doctor`: what is here, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+import platform
+import shutil
+import time
+from dataclasses import dataclass
+from importlib import metadata, util
+from typing import Any
+
+import torch
+
+from lrc_jepa import __version__
+from lrc_jepa.commands.arguments import parse
+from lrc_jepa.config import PlanConfig
+from lrc_jepa.console import table
+from lrc_jepa.models import build_model
+from lrc_jepa.plan.cem import Box, cem, episode_generators
+from lrc_jepa.plan.cost import LatentCost
+from lrc_jepa.recipes import get_recipe
+
+PACKAGES = ("torch", "numpy", "safetensors", "tyro", "rich", "gymnasium", "scipy", "matplotlib", "jinja2")
+OPTIONAL: dict[str, tuple[str, str]] = {}
+"""Importable module -> what it is for, and the command that installs it."""
+LEAST_DISK = 5e9  # bytes a micro experiment may want
+
+
+@dataclass(frozen=True)
+class DoctorArgs:
+    """Nothing to choose."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the examination."""
+
+    name: str
+    value: str
+    remedy: str = ""
+
+
+def _packages() -> list[Finding]:
+    found = [Finding("lrc-jepa", __version__), Finding("python", platform.python_version())]
+    found += [Finding(name, metadata.version(name)) for name in PACKAGES]
+    for module, (purpose, remedy) in OPTIONAL.items():
+        here = util.find_spec(module) is not None
+        found.append(Finding(f"{module} ({purpose})", "installed" if here else "missing", "" if here else remedy))
+    return found
+
+
+def _machine() -> list[Finding]:
+    free = shutil.disk_usage(os.getcwd()).free
+    device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none: the CPU is used"
+    little = "" if free > LEAST_DISK else "free some space, or work in another folder"
+    return [
+        Finding("CPU cores, torch threads", f"{os.cpu_count()}, {torch.get_num_threads()}"),
+        Finding("GPU", device),
+        Finding("free disk here", f"{free / 1e9:.1f} GB", little),
+    ]
+
+
+def _gl() -> list[Finding]:
+    """Libraries that MuJoCo can draw with when there is no screen."""
+    lines = []
+    for backend, library, package in (("egl", "EGL", "libegl1"), ("osmesa", "OSMesa", "libosmesa6")):
+        here = ctypes.util.find_library(library) is not None
+        remedy = "" if here else f"apt-get install {package} (only Reacher and Cube need one of the two)"
+        lines.append(Finding(f"GL backend {backend}", "found" if here else "missing", remedy))
+    return lines
+
+
+def _self_test() -> tuple[Finding, bool]:
+    """Build a tiny model, encode, plan, and see a plan inside the box."""
+    began = time.perf_counter()
+    model: Any = build_model(get_recipe("tworoom-lrc-debug")).eval()
+    frames = torch.randint(0, 256, (2, 1, 3, 32, 32), dtype=torch.uint8)
+    with torch.inference_mode():
+        z = model.encode(frames)
+        cost = LatentCost(model, z[:1], torch.zeros(1, 0, model.spec.action_dim), z[1:, 0])
+        bound = torch.ones(model.spec.action_dim)
+        config = PlanConfig(samples=16, iterations=2, elites=4)
+        found = cem(cost, Box(-bound, bound), config, episode_generators(0, [0]))
+    good = bool(found.actions.abs().max() <= 1 and found.best_cost.isfinite().all())
+    seconds = time.perf_counter() - began
+    return Finding("self-test: encode and plan", f"{'passed' if good else 'FAILED'} in {seconds:.1f} s"), good
+
+
+def main(argv: list[str]) -> dict[str, Any]:
+    """Examine and show."""
+    parse(DoctorArgs, argv, "doctor", "Check what is installed here and what it can do.")
+    test, good = _self_test()
+    findings = [*_packages(), *_machine(), *_gl(), test]
+    table("lrc doctor", ["", "value", "what to do"], [[f.name, f.value, f.remedy] for f in findings])
+    return {
+        "healthy": good,
+        "findings": {f.name: f.value for f in findings},
+        "missing": {f.name: f.remedy for f in findings if f.remedy},
+        "exit_code": 0 if good else 1,
+    }
