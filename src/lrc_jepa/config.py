@@ -213,8 +213,8 @@ class GradientConfig:
     starts: int = 8
     """Plans improved side by side."""
     rate: float = 0.1
-    """Adam's step, in normalised action units."""
-    polish: int = 5
+    """Adam's step, in units of the search's standard deviation: the first, or that of the elites."""
+    polish: int = 10
     """Steps that follow a sampling planner in `cem+gradient` and `icem+gradient`."""
 
 
@@ -233,7 +233,7 @@ class PlanConfig:
     std: float = 1.0
     """Initial standard deviation, in normalised action units."""
     temperature: float = 0.5
-    """MPPI: an elite this many standard deviations of the elites' costs dearer weighs 1/e of another."""
+    """MPPI: an elite dearer by this share of the range of the elites' costs weighs 1/e as much."""
     improved: ImprovedConfig = ImprovedConfig()
     gradient: GradientConfig = GradientConfig()
     cost: Literal["terminal", "sum"] = "terminal"
