@@ -120,7 +120,11 @@ def get_recipe(name: str) -> RunConfig:
     """The configuration with this name."""
     world, _, rest = name.partition("-")
     system, _, size = rest.rpartition("-")
-    for value, table, what in ((world, SETTINGS, "world"), (system, SYSTEMS, "system"), (size, SIZES, "size")):
+    for value, table, what in (
+        (world, SETTINGS, "world"),
+        (system, SYSTEMS, "system"),
+        (size, SIZES, "size"),
+    ):
         if value not in table:
             raise BadInput(
                 f"there is no recipe {name!r}: a recipe is world-system-size, and the {what} must be one "

@@ -217,5 +217,13 @@ def show(summaries: list[ControlSummary]) -> None:
         for s in summaries
     ]
     strict = list(first.strict_rates)
-    columns = ["actor", first.criterion, "95% interval", *strict, "median step", "final distance", "s per solve"]
+    columns = [
+        "actor",
+        first.criterion,
+        "95% interval",
+        *strict,
+        "median step",
+        "final distance",
+        "s per solve",
+    ]
     table(f"{first.pairs} pairs ({first.trivial} trivial ones left out)", columns, rows)

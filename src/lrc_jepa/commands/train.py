@@ -31,7 +31,6 @@ from lrc_jepa.recipes import SETTINGS, SIZES, SYSTEMS, get_recipe
 from lrc_jepa.train.estimate import estimate
 from lrc_jepa.train.loop import Pieces, Progress, assemble, fit, total_steps
 
-
 PARTS = ("clip", "model", "objective", "train", "plan")
 
 
@@ -81,7 +80,9 @@ def check_out(out: Path, *, resume: bool, overwrite: bool) -> None:
         raise BadInput(f"{out} is a file, not a folder")
     holds = (out / "config.json").exists() or (out / "checkpoints").exists()
     if holds and not resume and not overwrite:
-        raise BadInput(f"{out} already holds a run; pass --resume to continue it or --overwrite to replace it")
+        raise BadInput(
+            f"{out} already holds a run; pass --resume to continue it or --overwrite to replace it"
+        )
     if resume and not holds:
         raise BadInput(f"there is no run at {out} to resume")
 
@@ -145,7 +146,12 @@ def main(argv: list[str]) -> dict[str, Any]:
     prepare_run(out, config, data)
     checkpoint = train_with_bar(pieces, resume=args.resume)
     say(f"trained {pieces.steps} steps; checkpoint {checkpoint}")
-    return {"run": str(out), "checkpoint": str(checkpoint), "steps": pieces.steps, "config_hash": config.digest()}
+    return {
+        "run": str(out),
+        "checkpoint": str(checkpoint),
+        "steps": pieces.steps,
+        "config_hash": config.digest(),
+    }
 
 
 def dry_run(config: RunConfig, data: Path | None) -> dict[str, Any]:

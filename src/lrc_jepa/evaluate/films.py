@@ -46,6 +46,8 @@ def strip(path: Path, rows: list[Array], scale: int = 1) -> None:
     canvas = Image.new("RGB", size, "white")
     for r, frames in enumerate(rows):
         for c, frame in enumerate(frames):
-            canvas.paste(Image.fromarray(np.ascontiguousarray(frame)), (c * (width + GAP), r * (height + GAP)))
+            canvas.paste(
+                Image.fromarray(np.ascontiguousarray(frame)), (c * (width + GAP), r * (height + GAP))
+            )
     path.parent.mkdir(parents=True, exist_ok=True)
     canvas.resize((size[0] * scale, size[1] * scale), Image.Resampling.NEAREST).save(path)

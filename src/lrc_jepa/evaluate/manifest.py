@@ -83,9 +83,7 @@ def _candidates(store: Store, split: Split, lead: int, offset: int) -> Array:
     return np.concatenate(pairs)
 
 
-def draw_manifest(
-    store: Store, split: Split, clip: ClipConfig, plan: PlanConfig, pairs: int
-) -> Manifest:
+def draw_manifest(store: Store, split: Split, clip: ClipConfig, plan: PlanConfig, pairs: int) -> Manifest:
     """Draw starts uniformly, without repeats, until `pairs` of them are not trivial.
 
     Starts leave room for the longest history, so one-frame and three-frame starts share the pairs.

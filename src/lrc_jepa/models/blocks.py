@@ -49,9 +49,7 @@ class Projector(nn.Sequential):
     """g_z and g_p: Linear-BN-GELU-Linear, applied to rows of tokens."""
 
     def __init__(self, width: int, hidden: int, out: int) -> None:
-        super().__init__(
-            nn.Linear(width, hidden), nn.BatchNorm1d(hidden), nn.GELU(), nn.Linear(hidden, out)
-        )
+        super().__init__(nn.Linear(width, hidden), nn.BatchNorm1d(hidden), nn.GELU(), nn.Linear(hidden, out))
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., w) -> (..., out); the batch statistics run over all leading axes."""

@@ -23,9 +23,7 @@ class Decoder(nn.Module):
     def __init__(self, config: DecoderConfig, latent: int, image_size: int) -> None:
         super().__init__()
         if image_size % config.patch:
-            raise BadInput(
-                f"a decoder patch of {config.patch} does not divide an image size of {image_size}"
-            )
+            raise BadInput(f"a decoder patch of {config.patch} does not divide an image size of {image_size}")
         self.patch, self.image_size = config.patch, image_size
         patches = (image_size // config.patch) ** 2
         self.queries = nn.Parameter(torch.randn(1, patches, config.width) * 0.02)

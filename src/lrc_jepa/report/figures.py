@@ -32,7 +32,7 @@ COLOURS = {
     "expert-replay": "#3c424d",
 }
 STREAMS = {"z": "#0b5cad", "u": "#e07a1f"}
-STYLE = {
+STYLE: Any = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -85,7 +85,9 @@ def success_bars(summaries: list[ControlSummary]) -> str:
 
 def _curve(axes: Axes, steps: list[int], values: list[float], label: str, shade: str) -> None:
     axes.plot(steps, values, color=shade, lw=1.6)
-    axes.annotate(label, (steps[-1], values[-1]), xytext=(4, 0), textcoords="offset points", color=shade, va="center")
+    axes.annotate(
+        label, (steps[-1], values[-1]), xytext=(4, 0), textcoords="offset points", color=shade, va="center"
+    )
 
 
 def training_curves(metrics: list[Row]) -> str | None:

@@ -57,7 +57,11 @@ def _readouts(health: Row | None) -> list[dict[str, Any]]:
         return []
     asked = sorted({key.split(".", 1)[1] for key in health if key.startswith("r2_")})
     lines = [
-        {"what": f"{name.replace('_', ' ')} (linear R²)", "z": health.get(f"r2_z.{name}"), "u": health.get(f"r2_u.{name}")}
+        {
+            "what": f"{name.replace('_', ' ')} (linear R²)",
+            "z": health.get(f"r2_z.{name}"),
+            "u": health.get(f"r2_u.{name}"),
+        }
         for name in asked
     ]
     chance = health["episode_chance"]
@@ -116,7 +120,9 @@ def _comparisons(views: list[RunView]) -> list[dict[str, Any]]:
         if view.stamp is None or view.system not in view.control:
             continue
         rows = [r for r in view.control[view.system] if not r["trivial"]]
-        outcomes.append((view.name, view.stamp["manifest_hash"], [r["success"][r["criterion"]] for r in rows]))
+        outcomes.append(
+            (view.name, view.stamp["manifest_hash"], [r["success"][r["criterion"]] for r in rows])
+        )
     found = []
     for i, (first, pairs, a) in enumerate(outcomes):
         for second, others, b in outcomes[i + 1 :]:

@@ -156,9 +156,7 @@ def train_step(pieces: Pieces, clip: Clip, step: int) -> dict[str, Tensor]:
     """One optimiser step -> the unweighted terms, detached and still on the device."""
     config = pieces.config.train
     set_rate(pieces.optimizer, schedule(step, pieces.steps, config.warmup))
-    with torch.autocast(
-        pieces.device.type, pieces.precision, enabled=pieces.precision != torch.float32
-    ):
+    with torch.autocast(pieces.device.type, pieces.precision, enabled=pieces.precision != torch.float32):
         terms = pieces.objective(pieces.model.outputs(clip), step)
     pieces.optimizer.zero_grad(set_to_none=True)
     terms["total"].backward()
@@ -171,6 +169,7 @@ def fit(pieces: Pieces, *, resume: bool = False, watch: Watcher = lambda progres
     """Train to the end and return the last checkpoint; on a stop signal, save and raise Interrupted."""
     config, steps = pieces.config.train, pieces.steps
     torch.manual_seed(config.seed)
+    pieces.run.mkdir(parents=True, exist_ok=True)
     start = _resume(pieces, watch) if resume else 0
     log = MetricsLog(pieces.run, start)
     save_every = config.save_every or max(1, steps // 10)
