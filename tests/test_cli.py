@@ -36,7 +36,7 @@ def test_help_names_every_command(capsys):
     assert code == 0 and all(name in out for name in cli.COMMANDS)
 
 
-@pytest.mark.parametrize("command", [c for c in cli.COMMANDS])
+@pytest.mark.parametrize("command", list(cli.COMMANDS))
 def test_every_command_has_help(command, capsys):
     code, out, err = lrc(command, "--help", capsys=capsys)
     assert code in (0, None) and len(out + err) > 50

@@ -50,7 +50,7 @@ class Manifest:
     def load(cls, path: Path) -> Manifest:
         """Read what `save` wrote."""
         value = read_json(path, "manifest")
-        if value.get("format") != FORMAT or set(value) != {f for f in cls.__dataclass_fields__}:
+        if value.get("format") != FORMAT or set(value) != set(cls.__dataclass_fields__):
             raise BadInput(f"{path} is not a manifest of format {FORMAT}")
         return cls(**value)
 
