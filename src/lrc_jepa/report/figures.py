@@ -73,6 +73,7 @@ def success_bars(summaries: list[ControlSummary]) -> str:
     with _drawing(7.2, 0.5 + 0.42 * len(summaries)) as (figure, axes):
         for index, s in enumerate(summaries):
             axes.barh(index, 100 * s.rate, color=colour(s.actor), height=0.62)
+            axes.plot([100 * s.low, 100 * s.high], [index, index], color="white", lw=4)
             axes.plot([100 * s.low, 100 * s.high], [index, index], color="#1c2430", lw=1.4)
             axes.text(100 * s.high + 1.5, index, f"{100 * s.rate:.0f}%", va="center")
         axes.set_yticks(range(len(summaries)), [s.actor for s in summaries])

@@ -27,6 +27,7 @@ class RunView:
     """What the page shows of one run."""
 
     name: str
+    title: str
     system: str
     config: dict[str, Any]
     config_hash: str
@@ -83,6 +84,7 @@ def view_run(run: Path) -> RunView:
     films = [row for row in of_newest if row["kind"] == "film"]
     return RunView(
         name=run.name,
+        title="{system} on {world}, {size}".format(**described["config"]),
         system=described["config"]["system"],
         config=described["config"],
         config_hash=described["config_hash"],
