@@ -20,7 +20,8 @@ from lrc_jepa.evaluate.masks import make_masks, mask_quantities, read_masks
 from lrc_jepa.evaluate.perturb import PERTURBATIONS, PerturbedTask
 from lrc_jepa.evaluate.pictures import psnr, ssim
 from lrc_jepa.evaluate.probes import ProbeConfig, draw_frames, fit_probe, pearson, probe_table
-from lrc_jepa.evaluate.recovery import RecoveryConfig, Scenes, chance, rank, recover as recover_rows
+from lrc_jepa.evaluate.recovery import RecoveryConfig, Scenes, chance, rank
+from lrc_jepa.evaluate.recovery import recover as recover_rows
 from lrc_jepa.evaluate.stress import Projected, fit_logistic, logistic_band, ranks_for
 from lrc_jepa.models.streams import frame_streams
 from lrc_jepa.report.recovery import summarize_recovery
