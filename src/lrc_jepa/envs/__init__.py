@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from importlib import import_module
 
+import gymnasium
+
 from lrc_jepa.envs.base import World
 from lrc_jepa.errors import BadInput
 
 WORLDS = {
     "tworoom": "lrc_jepa.envs.tworoom",
+}
+GYM_IDS = {
+    "tworoom": "lrc/TwoRoom-v0",
+    "pusht": "lrc/PushT-v0",
+    "reacher": "lrc/Reacher-v0",
+    "cube": "lrc/Cube-v0",
 }
 
 
@@ -18,3 +26,12 @@ def get_world(name: str) -> World:
         raise BadInput(f"there is no simulated world {name!r}; there is {', '.join(sorted(WORLDS))}")
     world: World = import_module(WORLDS[name]).WORLD
     return world
+
+
+for _name in WORLDS:
+    gymnasium.register(
+        GYM_IDS[_name],
+        entry_point="lrc_jepa.envs.gym:WorldEnv",
+        max_episode_steps=100,
+        kwargs={"world": _name},
+    )
