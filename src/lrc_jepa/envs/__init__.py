@@ -11,6 +11,7 @@ from lrc_jepa.errors import BadInput
 
 WORLDS = {
     "tworoom": "lrc_jepa.envs.tworoom",
+    "pusht": "lrc_jepa.envs.pusht",
 }
 GYM_IDS = {
     "tworoom": "lrc/TwoRoom-v0",
@@ -24,7 +25,10 @@ def get_world(name: str) -> World:
     """The world with this name; its simulator is imported only now."""
     if name not in WORLDS:
         raise BadInput(f"there is no simulated world {name!r}; there is {', '.join(sorted(WORLDS))}")
-    world: World = import_module(WORLDS[name]).WORLD
+    try:
+        world: World = import_module(WORLDS[name]).WORLD
+    except ModuleNotFoundError as error:
+        raise BadInput(f"the world {name} needs {error.name}: pip install 'lrc-jepa[envs]'") from None
     return world
 
 
