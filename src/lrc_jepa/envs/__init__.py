@@ -12,6 +12,7 @@ from lrc_jepa.errors import BadInput
 WORLDS = {
     "tworoom": "lrc_jepa.envs.tworoom",
     "pusht": "lrc_jepa.envs.pusht",
+    "reacher": "lrc_jepa.envs.reacher",
 }
 GYM_IDS = {
     "tworoom": "lrc/TwoRoom-v0",
