@@ -13,6 +13,7 @@ WORLDS = {
     "tworoom": "lrc_jepa.envs.tworoom",
     "pusht": "lrc_jepa.envs.pusht",
     "reacher": "lrc_jepa.envs.reacher",
+    "cube": "lrc_jepa.envs.cube",
 }
 GYM_IDS = {
     "tworoom": "lrc/TwoRoom-v0",

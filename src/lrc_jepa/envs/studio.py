@@ -6,6 +6,7 @@ are drawn twice as large and averaged instead. A model passed here is for drawin
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable
 from typing import Any
 
@@ -120,6 +121,8 @@ class Studio:
         side = size * SUPERSAMPLE
         self.model.vis.global_.offwidth = self.model.vis.global_.offheight = side
         self._renderer = mujoco.Renderer(self.model, side, side)
+        atexit.unregister(self.close)
+        atexit.register(self.close)  # runs before the backend, which registered earlier, goes away
         self._renderer.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = 0
         self._size = size
 
