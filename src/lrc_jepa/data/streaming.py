@@ -122,12 +122,14 @@ class StreamWriter:
                 name: (np.dtype(dtype), tuple(int(side) for side in shape))
                 for name, (dtype, shape) in line["columns"].items()
             }
-            for name, (dtype, _) in self._described.items():
-                if not NAME.fullmatch(name) or dtype.kind not in NUMBERS:
+            for name, (dtype, shape) in self._described.items():
+                if not NAME.fullmatch(name) or dtype.kind not in NUMBERS or min(shape, default=1) < 0:
                     raise ValueError(f"impossible column {name[:80]!r}")
         elif "skipped" in line:
             self.skipped[int(line["skipped"])] = str(line["why"])
         else:
+            if int(line["length"]) < 1:
+                raise ValueError("an episode has no frames")
             self._lengths.append(int(line["length"]))
             for name, value in line["per_episode"].items():
                 self._per_episode.setdefault(name, []).append(value)
