@@ -140,6 +140,7 @@ def row_stamp(checkpoint: Checkpoint, manifest: Manifest, config: PlanConfig) ->
         "world": checkpoint.provenance["world"],
         "size": checkpoint.config.size,
         "recipe": checkpoint.config.recipe,
+        "backbone": getattr(checkpoint.model, "backbone", ""),
         "config_hash": checkpoint.config.digest(),
         "checkpoint_hash": checkpoint.digest[:16],
         "step": checkpoint.step,
@@ -217,5 +218,13 @@ def show(summaries: list[ControlSummary]) -> None:
         for s in summaries
     ]
     strict = list(first.strict_rates)
-    columns = ["actor", first.criterion, "95% interval", *strict, "median step", "final distance", "s per solve"]
+    columns = [
+        "actor",
+        first.criterion,
+        "95% interval",
+        *strict,
+        "median step",
+        "final distance",
+        "s per solve",
+    ]
     table(f"{first.pairs} pairs ({first.trivial} trivial ones left out)", columns, rows)

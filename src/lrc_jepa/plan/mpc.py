@@ -75,7 +75,7 @@ class Controller:
         """Plan from the present towards the goal."""
         if self._states is None or self._blocks is None:
             raise BadInput("a controller must begin with a frame before it plans")
-        cost = LatentCost(self.model, self._states, self._blocks, self.goal)
+        cost = LatentCost(self.model, self._states, self._blocks, self.goal, self.config.cost)
         plan = cem(cost, self.box, self.config, self.generators)
         imagined = cost.imagine(plan.actions[:, None])[:, 0]  # (B, H, N, D)
         return Solved(plan, imagined, self.model.distance(imagined[:, -1], self.goal))
