@@ -87,7 +87,9 @@ def test_normaliser_sees_training_episodes_only_and_no_last_action(tmp_path):
     store = write(tmp_path / "d", action=action)
     fitted = ActionNormalizer.fit(store, np.array([0, 2]))
     used = np.concatenate([store.action[0:29], store.action[70:119]])
-    assert np.allclose(fitted.mean, used.mean(0), atol=1e-5) and np.allclose(fitted.std, used.std(0), atol=1e-5)
+    assert np.allclose(fitted.mean, used.mean(0), atol=1e-5) and np.allclose(
+        fitted.std, used.std(0), atol=1e-5
+    )
     block = np.random.default_rng(0).normal(size=(4, 10)).astype(np.float32)
     assert np.allclose(fitted.denormalize(fitted.normalize(block)), block, atol=1e-4)
 

@@ -14,7 +14,10 @@ def generator(seed=0):
 
 def test_floor_of_a_true_gaussian_is_not_zero():
     config = SigRegConfig(projections=512)
-    values = [float(sigreg(torch.randn(256, 8, 1, 16, generator=generator(s)), config, generator(s))) for s in range(6)]
+    values = [
+        float(sigreg(torch.randn(256, 8, 1, 16, generator=generator(s)), config, generator(s)))
+        for s in range(6)
+    ]
     assert pytest.approx(1.0594, abs=1e-4) == GAUSSIAN_FLOOR
     assert np.mean(values) == pytest.approx(GAUSSIAN_FLOOR, rel=0.05)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,12 +18,20 @@ from rich.progress import (
 )
 from rich.table import Table
 
-_consoles = {"people": Console(highlight=False)}
+WIDTH = 120  # of text that goes to a file
+
+
+def _console(*, stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else WIDTH)
+
+
+_consoles = {"people": _console(stderr=False)}
 
 
 def use_standard_error() -> None:
     """Keep standard output free for one JSON object."""
-    _consoles["people"] = Console(stderr=True, highlight=False)
+    _consoles["people"] = _console(stderr=True)
 
 
 def console() -> Console:

@@ -31,7 +31,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     try:
         aside.write_bytes(data)
         sync_path(aside)
-        os.replace(aside, path)
+        aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
     sync_path(path.parent)
@@ -55,14 +55,33 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     return value
 
 
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _clear_leftovers(final: Path) -> None:
+    """Remove what processes that were killed left half done beside `final`."""
+    for left in final.parent.glob(f".{final.name}.*{PARTIAL}"):
+        process = left.name.removesuffix(PARTIAL).rpartition(".")[2]
+        if process.isdigit() and not _alive(int(process)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
 @contextmanager
 def whole_folder(final: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Yield a folder to fill; it appears under its final name only when the block succeeds."""
     if final.exists() and not overwrite:
         raise BadInput(f"{final} already exists; choose another folder or pass --overwrite")
     final.parent.mkdir(parents=True, exist_ok=True)
+    _clear_leftovers(final)
     aside = final.with_name(f".{final.name}.{os.getpid()}{PARTIAL}")
-    shutil.rmtree(aside, ignore_errors=True)
+    retired = final.with_name(f".{final.name}.old.{os.getpid()}{PARTIAL}")
     aside.mkdir()
     try:
         yield aside
@@ -70,11 +89,12 @@ def whole_folder(final: Path, *, overwrite: bool = False) -> Iterator[Path]:
             sync_path(entry)
         sync_path(aside)
         if final.exists():
-            shutil.rmtree(final)
-        os.replace(aside, final)
+            final.replace(retired)
+        aside.replace(final)
         sync_path(final.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(retired, ignore_errors=True)
 
 
 def digest(value: Any) -> str:

@@ -31,7 +31,6 @@ from lrc_jepa.recipes import SETTINGS, SIZES, SYSTEMS, get_recipe, reported_name
 from lrc_jepa.train.estimate import estimate
 from lrc_jepa.train.loop import Pieces, Progress, assemble, count_clips, fit, total_steps
 
-
 PARTS = ("clip", "model", "objective", "train", "plan")
 
 

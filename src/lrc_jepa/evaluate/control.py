@@ -98,7 +98,7 @@ def action_box(deployment: Deployment, device: torch.device) -> Box:
     """The world's action bounds as bounds of a normalised block."""
     repeat = deployment.spec.frameskip
     bounds = [
-        torch.from_numpy(deployment.normalizer.normalize(np.tile(np.float32(bound), repeat)))
+        torch.from_numpy(deployment.normalizer.normalize(np.tile(np.asarray(bound, np.float32), repeat)))
         for bound in (deployment.action_low, deployment.action_high)
     ]
     return Box(bounds[0].to(device), bounds[1].to(device))
@@ -248,7 +248,9 @@ def run(
         first_step=first,
         start_distance=start_distance,
         final_distance=task.distance(),
-        films={p: shown[:, i].permute(0, 2, 3, 1).numpy() for i, p in enumerate(keep)} if shown is not None else {},
+        films={p: shown[:, i].permute(0, 2, 3, 1).numpy() for i, p in enumerate(keep)}
+        if shown is not None
+        else {},
         goals={p: scene.goal[p].permute(1, 2, 0).numpy() for p in keep},
     )
 

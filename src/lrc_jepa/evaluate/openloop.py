@@ -63,7 +63,8 @@ def decoded_strips(model: Any, clips: Clips, ids: Array) -> Array | None:
 
     (clips, 3, steps+1, h, w, 3) uint8. The imagined row has u of its first frame throughout.
     """
-    if not isinstance(model, Factored):
+    two_streams = isinstance(model, Factored)
+    if not two_streams:
         return None
     clip = _to(clips.gather(ids), model)
     factors = model.factor(clip.frames)

@@ -193,10 +193,15 @@ def _hub_folder(source: Source) -> Path:
     transformers_library()
     from huggingface_hub import snapshot_download
 
-    wanted = {"revision": source.revision, "allow_patterns": ["config.json", "*.safetensors"]}
     for offline in (True, False):
         try:
-            return Path(snapshot_download(source.where, local_files_only=offline, **wanted))
+            found = snapshot_download(
+                source.where,
+                revision=source.revision,
+                allow_patterns=["config.json", "*.safetensors"],
+                local_files_only=offline,
+            )
+            return Path(found)
         except Exception as error:  # noqa: BLE001 - the hub's client raises a dozen kinds, its network layer more
             reason = type(error).__name__
     raise BadInput(

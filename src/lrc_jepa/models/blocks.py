@@ -112,8 +112,7 @@ class AdaLNBlock(nn.Module):
         """(B, k, w), (B, k, w) -> (B, k, w)."""
         shift1, scale1, gate1, shift2, scale2, gate2 = self.modulation(action).chunk(6, dim=-1)
         x = x + gate1 * self.attention(torch.addcmul(shift1, 1 + scale1, self.norm(x)))
-        x = x + gate2 * self.feed_forward(torch.addcmul(shift2, 1 + scale2, self.norm(x)))
-        return x
+        return x + gate2 * self.feed_forward(torch.addcmul(shift2, 1 + scale2, self.norm(x)))
 
 
 class EncoderBlock(nn.Module):

@@ -86,8 +86,9 @@ class Compact(Seeing):
             )
         if width != model.latent:
             raise BadInput(f"without projectors z is as wide as the encoder: {width}, not {model.latent}")
-        frozen = isinstance(self.encoder, Frozen)
-        return nn.Identity(), nn.Identity() if frozen else Borrowed(self.encoder.norm)
+        if isinstance(self.encoder, Frozen):
+            return nn.Identity(), nn.Identity()
+        return nn.Identity(), Borrowed(self.encoder.norm)
 
     def latents(self, tokens: Tensor, frames: int) -> Tensor:
         """Tokens (B*T,L,width) -> z (B,T,1,D)."""

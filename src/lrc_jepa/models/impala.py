@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -46,7 +48,7 @@ class Impala(nn.Module):
                 f"and {config.side}"
             )
         channels = (3, config.stem, 2 * config.stem, 2 * config.stem)
-        self.stacks = nn.Sequential(*(_stack(a, b) for a, b in zip(channels, channels[1:], strict=False)))
+        self.stacks = nn.Sequential(*(_stack(a, b) for a, b in pairwise(channels)))
         self.project = nn.Linear(channels[-1] * (config.side // 8) ** 2, config.width)
         self.norm = nn.LayerNorm(config.width)
 

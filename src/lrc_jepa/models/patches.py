@@ -23,6 +23,7 @@ class PatchPredictor(nn.Module):
 
     def __init__(self, config: PredictorConfig, width: int, tokens: int, history: int) -> None:
         super().__init__()
+        self.widest = max(3 * config.heads * config.head_dim, config.mlp)
         self.positions = nn.Parameter(torch.randn(1, history, tokens, width))
         self.attention = nn.ModuleList(
             CausalAttention(width, config.heads, config.head_dim, config.dropout)
@@ -119,8 +120,7 @@ class PatchModel(Seeing):
         """(B,k,N,D), (B,k,A) -> (B,N,D); in chunks of rows that bound the memory where no gradient flows."""
         if torch.is_grad_enabled():
             return self.predict(past, actions)[:, -1]
-        widest = max(self.predictor.attention[0].qkv.out_features, 2048)  # type: ignore[union-attr]
-        rows = max(1, self.CHUNK // (4 * widest * past.shape[1] * past.shape[2]))
+        rows = max(1, self.CHUNK // (4 * self.predictor.widest * past.shape[1] * past.shape[2]))
         parts = zip(past.split(rows), actions.split(rows), strict=True)
         return torch.cat([self.predict(states, blocks)[:, -1] for states, blocks in parts])
 

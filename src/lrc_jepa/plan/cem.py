@@ -54,8 +54,8 @@ def cem(cost: Cost, box: Box, config: PlanConfig, generators: list[torch.Generat
     """Minimise `cost` over plans (B,H,A) that stay in the box.
 
     Each iteration draws `samples` plans from a Gaussian, one of them its mean, and refits mean and
-    (unbiased) standard deviation to the `elites` cheapest. The final mean is returned: a mean of
-    points of the box lies in the box. Nothing in the loop waits for the device.
+    (unbiased) standard deviation to the `elites` cheapest. The final mean is returned. It is clamped
+    too: a mean of points on a bound can round to beyond it. Nothing in the loop waits for the device.
     """
     if config.horizon < 1 or config.iterations < 1 or not 2 <= config.elites <= config.samples:
         raise BadInput(
@@ -74,7 +74,7 @@ def cem(cost: Cost, box: Box, config: PlanConfig, generators: list[torch.Generat
         costs = cost(plans)  # (B, S)
         cheapest, index = costs.topk(config.elites, dim=1, largest=False)
         elites = plans.gather(1, index[:, :, None, None].expand(-1, -1, *shape))
-        mean, std = elites.mean(dim=1), elites.std(dim=1)
+        mean, std = box.clamp(elites.mean(dim=1)), elites.std(dim=1)
         best.append(cheapest[:, 0])
         spread.append(std.mean(dim=(1, 2)))
     return Plan(actions=mean, best_cost=torch.stack(best, dim=1), spread=torch.stack(spread, dim=1))

@@ -32,7 +32,7 @@ COLOURS = {
     "expert-replay": "#3c424d",
 }
 STREAMS = {"z": "#0b5cad", "u": "#e07a1f"}
-STYLE = {
+STYLE: Any = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -73,6 +73,7 @@ def success_bars(summaries: list[ControlSummary]) -> str:
     with _drawing(7.2, 0.5 + 0.42 * len(summaries)) as (figure, axes):
         for index, s in enumerate(summaries):
             axes.barh(index, 100 * s.rate, color=colour(s.actor), height=0.62)
+            axes.plot([100 * s.low, 100 * s.high], [index, index], color="white", lw=4)
             axes.plot([100 * s.low, 100 * s.high], [index, index], color="#1c2430", lw=1.4)
             axes.text(100 * s.high + 1.5, index, f"{100 * s.rate:.0f}%", va="center")
         axes.set_yticks(range(len(summaries)), [s.actor for s in summaries])
@@ -85,7 +86,9 @@ def success_bars(summaries: list[ControlSummary]) -> str:
 
 def _curve(axes: Axes, steps: list[int], values: list[float], label: str, shade: str) -> None:
     axes.plot(steps, values, color=shade, lw=1.6)
-    axes.annotate(label, (steps[-1], values[-1]), xytext=(4, 0), textcoords="offset points", color=shade, va="center")
+    axes.annotate(
+        label, (steps[-1], values[-1]), xytext=(4, 0), textcoords="offset points", color=shade, va="center"
+    )
 
 
 def training_curves(metrics: list[Row]) -> str | None:

@@ -27,6 +27,7 @@ class RunView:
     """What the page shows of one run."""
 
     name: str
+    title: str
     system: str
     config: dict[str, Any]
     config_hash: str
@@ -57,7 +58,11 @@ def _readouts(health: Row | None) -> list[dict[str, Any]]:
         return []
     asked = sorted({key.split(".", 1)[1] for key in health if key.startswith("r2_")})
     lines = [
-        {"what": f"{name.replace('_', ' ')} (linear R²)", "z": health.get(f"r2_z.{name}"), "u": health.get(f"r2_u.{name}")}
+        {
+            "what": f"{name.replace('_', ' ')} (linear R²)",
+            "z": health.get(f"r2_z.{name}"),
+            "u": health.get(f"r2_u.{name}"),
+        }
         for name in asked
     ]
     chance = health["episode_chance"]
@@ -79,6 +84,7 @@ def view_run(run: Path) -> RunView:
     films = [row for row in of_newest if row["kind"] == "film"]
     return RunView(
         name=run.name,
+        title="{system} on {world}, {size}".format(**described["config"]),
         system=described["config"]["system"],
         config=described["config"],
         config_hash=described["config_hash"],
@@ -116,7 +122,9 @@ def _comparisons(views: list[RunView]) -> list[dict[str, Any]]:
         if view.stamp is None or view.system not in view.control:
             continue
         rows = [r for r in view.control[view.system] if not r["trivial"]]
-        outcomes.append((view.name, view.stamp["manifest_hash"], [r["success"][r["criterion"]] for r in rows]))
+        outcomes.append(
+            (view.name, view.stamp["manifest_hash"], [r["success"][r["criterion"]] for r in rows])
+        )
     found = []
     for i, (first, pairs, a) in enumerate(outcomes):
         for second, others, b in outcomes[i + 1 :]:

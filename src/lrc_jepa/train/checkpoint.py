@@ -1,9 +1,9 @@
 """Checkpoints: a folder with the weights and everything that inference needs. No pickle anywhere.
 
-    config.json         format, run config, Spec, action normaliser and bounds, step, provenance
-    model.safetensors   weights and buffers
-    resume/             optimiser moments and generator state, for continuing to the same numbers
-    manifest.json       sha-256 of every file above, written last
+config.json         format, run config, Spec, action normaliser and bounds, step, provenance
+model.safetensors   weights and buffers
+resume/             optimiser moments and generator state, for continuing to the same numbers
+manifest.json       sha-256 of every file above, written last
 """
 
 from __future__ import annotations
@@ -82,9 +82,7 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
     }
 
 
-def restore_optimizer(
-    model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]
-) -> None:
+def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     """Put back what `optimizer_tensors` took."""
     parameters = dict(model.named_parameters())
     for label, value in tensors.items():

@@ -13,8 +13,7 @@ from lrc_jepa.objectives import Objective
 from lrc_jepa.protocols import Featured
 from lrc_jepa.types import Clip
 
-PROBES = (2, 6)  # clips in the trial steps: two sizes tell the cost per clip from the rest
-TRIALS = 3  # of each size, the fastest counts
+PROBES = (2, 4)  # clips in the trial steps: two sizes tell the cost per clip from the rest
 
 
 def _random_clip(config: RunConfig, model: Any, clips: int) -> Clip:
@@ -60,10 +59,8 @@ def estimate(config: RunConfig, model: Any, steps: int) -> dict[str, float]:
     """
     objective = Objective(config.objective, model, config.train.seed)
     model.train()
-    small, large = (
-        min(_trial(model, objective, _random_clip(config, model, clips)) for _ in range(TRIALS))
-        for clips in PROBES
-    )
+    _trial(model, objective, _random_clip(config, model, PROBES[0]))  # warms up
+    small, large = (_trial(model, objective, _random_clip(config, model, clips)) for clips in PROBES)
     further = (config.train.batch_size - PROBES[1]) / (PROBES[1] - PROBES[0])
     per_step, activations = (b + max(b - a, 0) * further for a, b in zip(small, large, strict=True))
     weights = sum(p.numel() * 4 for p in model.parameters() if p.requires_grad)

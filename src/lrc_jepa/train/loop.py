@@ -178,6 +178,7 @@ def fit(pieces: Pieces, *, resume: bool = False, watch: Watcher = lambda progres
     """Train to the end and return the last checkpoint; on a stop signal, save and raise Interrupted."""
     config, steps = pieces.config.train, pieces.steps
     torch.manual_seed(config.seed)
+    pieces.run.mkdir(parents=True, exist_ok=True)
     start = _resume(pieces, watch) if resume else 0
     log = MetricsLog(pieces.run, start)
     save_every = config.save_every or max(1, steps // 10)
