@@ -10,6 +10,7 @@ from itertools import permutations
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
@@ -84,7 +85,11 @@ class SlotAttention(nn.Module):
         return out
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Patch features (B,T,L,W) -> slots (B,T,S,D)."""
+        """Patch features (B,T,L,W) -> slots (B,T,S,D), each with mean 0 and variance 1.
+
+        The scale of a slot means nothing to the decoder's loss, and would otherwise drift under the
+        predictor that is trained beside it.
+        """
         seen = self.project(tokens)
         keys, values = self.k(seen), self.v(seen)
         slots = self.start.expand(len(tokens), -1, -1)
@@ -93,7 +98,7 @@ class SlotAttention(nn.Module):
             for _ in range(self.config.iterations if t else self.config.first_iterations):
                 slots = self._round(slots, keys[:, t], values[:, t])
             found.append(slots)
-        return torch.stack(found, dim=1)
+        return F.layer_norm(torch.stack(found, dim=1), slots.shape[-1:])
 
 
 class SlotDecoder(nn.Module):
