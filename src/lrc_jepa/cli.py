@@ -15,8 +15,9 @@ from lrc_jepa.errors import BadInput, Diverged, Interrupted
 COMMANDS = {
     "demo": "collect, train, plan and report on TwoRoom in one go, on two CPU cores",
     "collect": "make a dataset in a simulated world",
-    "data": "look at a dataset: info, validate",
+    "data": "look at a dataset: info, validate; compute frozen features of it",
     "train": "train a recipe on a dataset",
+    "import-checkpoint": "read weights that were trained elsewhere (the public LeWM's)",
     "plan": "reach image goals with a trained model, beside reference policies",
     "recover": "rank demonstrated actions among others, without a simulator",
     "probe": "read physical quantities from z and u",
@@ -61,7 +62,7 @@ def run(argv: list[str]) -> int:
     if as_json:
         arguments = [argument for argument in arguments if argument != "--json"]
         console.use_standard_error()
-    result: dict[str, Any] = import_module(f"lrc_jepa.commands.{name}").main(arguments)
+    result: dict[str, Any] = import_module(f"lrc_jepa.commands.{name.replace('-', '_')}").main(arguments)
     if as_json:
         sys.stdout.write(json.dumps(result, indent=2, sort_keys=True) + "\n")
     return int(result.get("exit_code", 0))

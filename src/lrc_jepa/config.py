@@ -28,16 +28,24 @@ class ClipConfig:
     """Share of the episodes that is never trained on."""
     split_seed: int = 0
     """Seed of the split."""
+    far: bool = False
+    """Give each clip one more frame from elsewhere in its episode; `context_episode` needs it."""
 
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """The vision transformer."""
+    """The network that sees pixels; of a frozen `model.backbone`, the shape its weights must have."""
 
     image_size: int = 224
-    """Side of the square input."""
+    """Side of the dataset's square frames."""
+    resize: int = 0
+    """Side the frames are resized to before the network sees them; 0: as they are."""
+    kind: Literal["vit", "impala"] = "vit"
+    """A vision transformer, or the IMPALA residual convolutions with `width` outputs."""
+    pool: Literal["class", "mean"] = "class"
+    """What of the tokens becomes z: the class token, or the mean over the patches."""
     patch: int = 14
-    """Side of a patch; must divide the image size."""
+    """Side of a patch; must divide the side that the network sees."""
     layers: int = 12
     """Transformer blocks."""
     heads: int = 3
@@ -47,13 +55,25 @@ class EncoderConfig:
     mlp: int = 768
     """Hidden width of a block's MLP."""
     stem: int = 0
-    """Channels of a stack of strided convolutions in place of the linear patch embedding; 0: none."""
+    """vit: channels of strided convolutions in place of the linear patch embedding, 0: none;
+    impala: channels of the first of its three stacks, the others have twice as many."""
+
+    @property
+    def side(self) -> int:
+        """Side of the frames as the network sees them."""
+        return self.resize or self.image_size
 
 
 @dataclass(frozen=True)
 class PredictorConfig:
-    """The causal, action-conditioned AdaLN-Zero transformer."""
+    """The action-conditioned predictor: a transformer, or a GRU whose hidden state is the latent."""
 
+    kind: Literal["transformer", "gru"] = "transformer"
+    """gru: one cell, the action block its input, z its hidden state; the fields below are not used."""
+    width: int = 0
+    """Inner width, with linear maps in and out; 0: that of the latent, and no such maps."""
+    rollout: int = 0
+    """Steps predicted from predictions while training; 0: each from the recorded frames before it."""
     layers: int = 6
     """Blocks."""
     heads: int = 16
@@ -101,21 +121,47 @@ class DecoderConfig:
 
 
 @dataclass(frozen=True)
+class SlotsConfig:
+    """Slot attention over patch features, and masking of whole slots."""
+
+    count: int = 4
+    """Slots per frame."""
+    first_iterations: int = 3
+    """Rounds of attention in the first frame of a clip, which starts from learned slots."""
+    iterations: int = 2
+    """Rounds in a later frame, which starts from the slots of the frame before."""
+    masked: int = 1
+    """Slots hidden from the predictor after a clip's first frame, drawn afresh each step."""
+    mlp: int = 256
+    """Hidden width of the slots' own MLP."""
+    decoder: int = 1024
+    """Hidden width of the decoder that rebuilds the patch features from the slots."""
+
+
+@dataclass(frozen=True)
 class ModelConfig:
-    """A compact world model; `context` None leaves out u and the decoder."""
+    """A world model; what a family does not have it refuses or leaves unread, as said below."""
 
     family: str = "lrc"
-    """Which network: a key of `models.MODELS`."""
+    """Which network, a key of `models.MODELS`: lrc and compact (one vector a frame), patches, slots."""
+    backbone: str = ""
+    """Frozen encoder weights, KIND:WHERE[@REVISION]: dinov2:FOLDER_OR_HUB_ID, vjepa2:FOLDER_OR_HUB_ID,
+    checkpoint:RUN (patch tokens of a model trained here), random:SEED; empty: trained from scratch."""
     encoder: EncoderConfig = EncoderConfig()
     latent: int = 192
     """Width of z, and of each context token."""
     projector: int = 2048
-    """Hidden width of g_z and g_p."""
+    """Hidden width of g_z and g_p; 0: neither, so that z is what the encoder gives."""
     predictor: PredictorConfig = PredictorConfig()
     context: ContextConfig | None = ContextConfig()
     decoder: DecoderConfig | None = DecoderConfig()
     inverse: int = 0
     """Hidden width of an inverse-dynamics head on [z_t, z_t+1]; 0: no head."""
+    proprio: str = ""
+    """Column of the dataset joined to every patch (family patches); empty: none."""
+    proprio_dim: int = 0
+    """Width of that column."""
+    slots: SlotsConfig = SlotsConfig()
 
 
 @dataclass(frozen=True)
@@ -147,8 +193,20 @@ class ContextRegConfig:
 
 
 @dataclass(frozen=True)
+class VarianceRegConfig:
+    """The `std`, `std_time` and `covariance` terms on z."""
+
+    gamma: float = 1.0
+    """Standard deviation the hinges ask for."""
+    epsilon: float = 1e-4
+    """Added to the variance under the root."""
+    rows: Literal["step", "clip"] = "step"
+    """What is a sample: a clip at each time step apart, or every frame of every clip."""
+
+
+@dataclass(frozen=True)
 class ObjectiveConfig:
-    """A table of weighted terms; a term's name is its function's in `objectives.terms`."""
+    """A table of weighted terms; every term and what it needs is listed in `objectives.terms.TERMS`."""
 
     weights: dict[str, float] = field(
         default_factory=lambda: {"prediction": 1.0, "sigreg": 0.05, "context": 0.05, "reconstruction": 0.2}
@@ -156,6 +214,9 @@ class ObjectiveConfig:
     """Weight of each term."""
     sigreg: SigRegConfig = SigRegConfig()
     context: ContextRegConfig = ContextRegConfig()
+    variance: VarianceRegConfig = VarianceRegConfig()
+    temperature: float = 0.1
+    """Of the `consistency` term, which tells a slot's next state from the other slots."""
 
 
 @dataclass(frozen=True)
@@ -214,6 +275,8 @@ class PlanConfig:
     """The goal lies this many low-level steps ahead of the start in the same episode."""
     history: int = 1
     """Frames known at the start; up to the model's history."""
+    cost: Literal["terminal", "sum"] = "terminal"
+    """What a plan costs: the distance of its last state to the goal, or the sum over all its states."""
     seed: int = 42
     """Seed of the pairs and of each episode's candidates."""
 

@@ -52,6 +52,20 @@ class Factored(Protocol):
         """z and u -> (B,T,3,h,w) float in [0, 1]."""
 
 
+@runtime_checkable
+class Featured(Protocol):
+    """A model whose first stage may be frozen: its features can be computed once and stored."""
+
+    def feature_shape(self) -> tuple[int, int] | None:
+        """(L, W) of one frame's features, or None where the first stage is trained."""
+
+    def feature_key(self) -> str:
+        """A name that is the same for the same features of the same frames, and for no others."""
+
+    def features(self, frames: Tensor) -> Tensor:
+        """(n,3,h,w) uint8 -> (n,L,W)."""
+
+
 class Task(Protocol):
     """A batch of B simulated worlds that step together. Every world is one file in `envs`."""
 

@@ -10,6 +10,7 @@ import numpy as np
 import tyro
 
 from lrc_jepa.commands.arguments import parse
+from lrc_jepa.commands.data_features import features
 from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
@@ -66,7 +67,7 @@ def validate(argv: list[str]) -> dict[str, Any]:
     return {"dataset": str(args.dataset), "problems": problems}
 
 
-VERBS = {"info": info, "validate": validate}
+VERBS = {"info": info, "validate": validate, "features": features}
 
 
 def main(argv: list[str]) -> dict[str, Any]:

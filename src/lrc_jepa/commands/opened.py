@@ -40,6 +40,7 @@ class Opened:
             "world": self.checkpoint.provenance["world"],
             "size": config.size,
             "recipe": config.recipe,
+            "backbone": getattr(self.model, "backbone", ""),
             "config_hash": config.digest(),
             "checkpoint_hash": self.checkpoint.digest[:16],
             "step": self.checkpoint.step,

@@ -15,10 +15,11 @@ from lrc_jepa.commands.opened import Opened, open_run
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import progress_bar, say, table
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.control import Planner, episode_rows, references, run
+from lrc_jepa.evaluate.control import Actor, Planner, episode_rows, references, run
 from lrc_jepa.evaluate.films import film, strip
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.openloop import decoded_strips, long_clips, open_loop_error
+from lrc_jepa.evaluate.references import LatentPolicy, learned_references
 from lrc_jepa.report.control import ControlSummary, summarize
 from lrc_jepa.report.rows import Row
 from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
@@ -40,6 +41,8 @@ class PlanArgs:
     """Where rows and films go; left out: the run's folder."""
     films: int = 6
     """Episodes to film."""
+    learned: bool = False
+    """Also train behaviour cloning and inverse dynamics on the model's frozen latents, and let them act."""
     protocol: bool = False
     """Plan by the paper's protocol, whatever the recipe says."""
     device: str = "auto"
@@ -78,15 +81,19 @@ def evaluate(opened: Opened, args: PlanArgs, config: PlanConfig) -> dict[str, An
     spec = checkpoint.deployment.spec
     planner = Planner(checkpoint.model, checkpoint.deployment, config, list(range(len(manifest))))
     shown = list(range(min(args.films, len(manifest))))
-    actors = {system: planner, **references(store, manifest, config, spec.frameskip)}
+    actors: dict[str, Actor] = {system: planner, **references(store, manifest, config, spec.frameskip)}
+    if args.learned:
+        pairs = list(range(len(manifest)))
+        actors.update(learned_references(checkpoint, store, split.train, config, pairs))
     rows: list[Row] = []
     summaries: list[ControlSummary] = []
     with progress_bar(f"planning with {system}", len(actors)) as bar:
         for actor_name, actor in actors.items():
-            mine = actor if isinstance(actor, Planner) else None
+            mine = planner if actor is planner else None
             film_pairs = shown if mine else None
             rollouts = run(actor, store, manifest, config, spec.frameskip, spec.image_size, film_pairs)
-            found = episode_rows(actor_name, rollouts, manifest, stamp, mine)
+            timed = actor if isinstance(actor, Planner | LatentPolicy) else None
+            found = episode_rows(actor_name, rollouts, manifest, stamp, timed)
             if mine:
                 rows += save_films(out, mine, rollouts, found, stamp)
             rows += found

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 import tyro
 
 from lrc_jepa.commands.arguments import first_positional, parse, pick_device
@@ -27,10 +26,11 @@ from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import write_json
 from lrc_jepa.models import build_model, count_parameters
-from lrc_jepa.recipes import SETTINGS, SIZES, SYSTEMS, get_recipe
+from lrc_jepa.models.backbones import without_weights
+from lrc_jepa.recipes import SETTINGS, SIZES, SYSTEMS, get_recipe, reported_name
 from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint
 from lrc_jepa.train.estimate import estimate
-from lrc_jepa.train.loop import Pieces, Progress, assemble, fit, total_steps
+from lrc_jepa.train.loop import Pieces, Progress, assemble, count_clips, fit, total_steps
 
 PARTS = ("clip", "model", "objective", "train", "plan")
 
@@ -71,8 +71,7 @@ class TrainArgs:
         """
         recipe = get_recipe(self.recipe)
         config = dataclasses.replace(recipe, **{part: getattr(self, part) for part in PARTS})
-        changed = (config.model, config.objective) != (recipe.model, recipe.objective)
-        return dataclasses.replace(config, system=config.system + "*" * changed)
+        return dataclasses.replace(config, system=reported_name(config, recipe))
 
 
 def check_out(out: Path, *, resume: bool, overwrite: bool) -> None:
@@ -134,7 +133,7 @@ def ensure_trained(config: RunConfig, data: Path, out: Path, device: str = "auto
     return train_with_bar(pieces, resume=bool(done))
 
 
-SHOWN = ("total", "prediction", "sigreg", "context", "reconstruction", "inverse")
+SHOWN = ("total", "prediction", "sigreg", "std", "context", "reconstruction", "inverse", "features")
 
 
 def main(argv: list[str]) -> dict[str, Any]:
@@ -169,12 +168,12 @@ def main(argv: list[str]) -> dict[str, Any]:
 
 def dry_run(config: RunConfig, data: Path | None) -> dict[str, Any]:
     """Parameters by part, steps, and what time and memory a run would take on this machine."""
-    model = build_model(config)
+    unloaded = dataclasses.replace(config.model, backbone=without_weights(config.model.backbone))
+    model = build_model(dataclasses.replace(config, model=unloaded))
     parameters = count_parameters(model)
     clips = SETTINGS[config.world].clips
     if data is not None:
-        pieces = assemble(config, Store(data), Path(), torch.device("cpu"))
-        clips = len(pieces.clips)
+        clips = count_clips(config, Store(data))
     steps = total_steps(config, clips)
     cost = estimate(config, model, steps)
     table(

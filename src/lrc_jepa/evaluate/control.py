@@ -48,6 +48,12 @@ class Actor(Protocol):
         """See frames (B,3,h,w) after each executed block (B, f*a)."""
 
 
+class Timed(Actor, Protocol):
+    """An actor that says how long each of its answers took."""
+
+    seconds: list[float]
+
+
 class Still:
     """Does nothing at all."""
 
@@ -138,7 +144,7 @@ class Planner:
         began = time.perf_counter()
         if self.solved:
             self.reached.append(self.controller.state)
-        solved = self.controller.solve()
+        solved = self.controller.solve(self.start())
         blocks = solved.plan.actions[:, : self.config.execute]
         raw = self.normalizer.denormalize(blocks.cpu().numpy())
         self.seconds.append(time.perf_counter() - began + self._encoding)
@@ -146,6 +152,10 @@ class Planner:
         self.solved.append(solved)
         self.contexts.append(self._context())
         return raw.reshape(len(raw), blocks.shape[1] * self.frameskip, -1)
+
+    def start(self) -> Tensor | None:
+        """The plan (B,H,A) to start the search from; None: the middle of the action box."""
+        return None
 
     def observe(self, frames: Tensor, block: Array) -> None:
         """Remember what was done and seen."""
@@ -278,12 +288,12 @@ def references(store: Store, manifest: Manifest, config: PlanConfig, skip: int) 
 
 
 def episode_rows(
-    name: str, rollouts: Rollouts, manifest: Manifest, stamp: dict[str, Any], planner: Planner | None
+    name: str, rollouts: Rollouts, manifest: Manifest, stamp: dict[str, Any], planner: Timed | None
 ) -> list[dict[str, Any]]:
     """One row per episode, with everything needed to compare and to repeat it."""
     solves = len(planner.seconds) if planner else 0
     per_solve = sum(planner.seconds) / solves / len(manifest) if planner else None
-    gaps = _imagination(planner) if planner else None
+    gaps = _imagination(planner) if isinstance(planner, Planner) else None
     rows = []
     for pair in range(len(manifest)):
         row = {

@@ -82,5 +82,4 @@ def _bytes(frames: Tensor) -> Array:
 
 
 def _to(clip: Clip, model: Any) -> Clip:
-    device = next(model.parameters()).device
-    return Clip(clip.frames.to(device), clip.actions.to(device), clip.episodes)
+    return clip.to(next(model.parameters()).device)

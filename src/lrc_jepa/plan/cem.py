@@ -50,7 +50,13 @@ def draw(generators: list[torch.Generator], shape: tuple[int, ...], device: torc
     return torch.stack([torch.randn(shape, generator=g) for g in generators]).to(device)
 
 
-def cem(cost: Cost, box: Box, config: PlanConfig, generators: list[torch.Generator]) -> Plan:
+def cem(
+    cost: Cost,
+    box: Box,
+    config: PlanConfig,
+    generators: list[torch.Generator],
+    start: Tensor | None = None,
+) -> Plan:
     """Minimise `cost` over plans (B,H,A) that stay in the box.
 
     Each iteration draws `samples` plans from a Gaussian, one of them its mean, and refits mean and
@@ -64,7 +70,7 @@ def cem(cost: Cost, box: Box, config: PlanConfig, generators: list[torch.Generat
         )
     shape = (config.horizon, len(box.low))
     device = box.low.device
-    mean = box.clamp(torch.zeros(len(generators), *shape, device=device))
+    mean = box.clamp(torch.zeros(len(generators), *shape, device=device) if start is None else start)
     std = torch.full_like(mean, config.std)
     best, spread = [], []
     for _ in range(config.iterations):

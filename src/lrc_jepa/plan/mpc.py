@@ -71,12 +71,12 @@ class Controller:
         return self._states[:, -1]
 
     @torch.inference_mode()
-    def solve(self) -> Solved:
-        """Plan from the present towards the goal."""
+    def solve(self, start: Tensor | None = None) -> Solved:
+        """Plan from the present towards the goal; the search starts at `start` (B,H,A) where given."""
         if self._states is None or self._blocks is None:
             raise BadInput("a controller must begin with a frame before it plans")
-        cost = LatentCost(self.model, self._states, self._blocks, self.goal)
-        plan = cem(cost, self.box, self.config, self.generators)
+        cost = LatentCost(self.model, self._states, self._blocks, self.goal, self.config.cost)
+        plan = cem(cost, self.box, self.config, self.generators, start)
         imagined = cost.imagine(plan.actions[:, None])[:, 0]  # (B, H, N, D)
         return Solved(plan, imagined, self.model.distance(imagined[:, -1], self.goal))
 

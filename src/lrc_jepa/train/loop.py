@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from lrc_jepa.config import RunConfig
 from lrc_jepa.data.clips import Clips, Split, batch_ids
+from lrc_jepa.data.features import clip_columns
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput, Diverged, Interrupted
@@ -100,19 +101,27 @@ def check_data(config: RunConfig, store: Store) -> None:
         raise BadInput("the batch size must be at least 2: the regularisers compare clips")
 
 
+def count_clips(config: RunConfig, store: Store) -> int:
+    """Training clips that a dataset gives; needs no model and no weights."""
+    check_data(config, store)
+    split = Split.by_episode(store, config.clip)
+    return len(Clips(store, split.train, config.clip, ActionNormalizer.fit(store, split.train)))
+
+
 def assemble(config: RunConfig, store: Store, run: Path, device: torch.device) -> Pieces:
     """Build everything a run needs; whatever cannot work is refused here."""
     check_data(config, store)
     split = Split.by_episode(store, config.clip)
     normalizer = ActionNormalizer.fit(store, split.train)
-    clips = Clips(store, split.train, config.clip, normalizer)
+    model: Any = build_model(config).to(device)
+    columns = clip_columns(store, model, config.model.proprio, config.model.proprio_dim)
+    clips = Clips(store, split.train, config.clip, normalizer, columns)
     heldout = Clips(store, split.heldout, config.clip, normalizer)
     if len(clips) < config.train.batch_size:
         raise BadInput(
             f"dataset {store.path} gives {len(clips)} training clips, fewer than one batch of "
             f"{config.train.batch_size}"
         )
-    model: Any = build_model(config).to(device)
     infinite = [math.inf] * config.action_dim
     deployment = Deployment(
         spec=model.spec,
@@ -200,7 +209,7 @@ def fit(pieces: Pieces, *, resume: bool = False, watch: Watcher = lambda progres
 def _batch(pieces: Pieces, step: int) -> Clip:
     config = pieces.config.train
     clip = pieces.clips.gather(batch_ids(len(pieces.clips), config.batch_size, config.seed, step))
-    return Clip(clip.frames.to(pieces.device), clip.actions.to(pieces.device), clip.episodes)
+    return clip.to(pieces.device)
 
 
 def _drain(pieces: Pieces, window: list[dict[str, Tensor]], done: int) -> dict[str, float]:
