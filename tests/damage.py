@@ -23,10 +23,11 @@ CANARY = "canary"  # a pickle that runs creates this file in the sandbox
 SECRET = "secret"  # lies outside the dataset; nothing may read its way to it
 
 HOSTILE = [
-    None, True, -1, 0, 1, 3, 7, 1 << 31, 1 << 62, 10**30, 1e308, float("nan"), float("inf"), "", "x", "|O", "<M8[s]",
-    "../../secret", "/etc/passwd", "{episode_index.__class__}", "{episode_index:99999999999d}", "{0}", "{", "\0", "é" * 300,
-    [], [0], [-1], [1 << 40, 16, 16, 3], [[[]]], {}, {"id": "pickle", "protocol": 5}, {"a": {"b": []}},
-]  # fmt: skip
+    *(None, True, -1, 0, 1, 3, 7, 1 << 31, 1 << 62, 10**30, 1e308, float("nan"), float("inf")),
+    *("", "x", "|O", "<M8[s]", "../../secret", "/etc/hostname", "{", "{0}", "\0", "é" * 300),
+    *("{episode_index.__class__}", "{episode_index:99999999999d}"),
+    *([], [0], [-1], [1 << 40, 16, 16, 3], [[[]]], {}, {"a": {"b": []}}, {"id": "pickle", "protocol": 5}),
+]
 
 
 def files_of(root: Path, *suffixes: str) -> list[Path]:
@@ -134,7 +135,7 @@ def mutate(value, rng):
 
 def json_file(*names: str) -> Damage:
     def damage(root, rng, sandbox) -> str:
-        path = pick(rng, [p for p in files_of(root, *names)])
+        path = pick(rng, files_of(root, *names))
         if path.suffix == ".jsonl":
             lines = path.read_text().splitlines()
             at = int(rng.integers(len(lines)))
@@ -157,10 +158,11 @@ def json_file(*names: str) -> Damage:
 
 
 TEMPLATES = [
-    "../../secret", "/etc/hostname", "data/../../../secret", "{episode_index.__class__.__mro__}", "{episode_index:999999999d}",
-    "{episode_index!r}", "{video_key}/../../{video_key}", "..\\..\\secret", "file:///etc/hostname", "{", "}{", "{nope}", "",
-    "a" * 5000, "concat:a|b", "data/\0.parquet", "{episode_index:03d}{episode_index:99d}", 7, None, ["x"],
-]  # fmt: skip
+    *("../../secret", "/etc/hostname", "data/../../../secret", "..\\..\\secret", "file:///etc/hostname"),
+    *("{episode_index.__class__.__mro__}", "{episode_index:999999999d}", "{episode_index!r}"),
+    *("{video_key}/../../{video_key}", "{episode_index:03d}{episode_index:99d}", "{nope}", "{", "}{", ""),
+    *("a" * 5000, "concat:a|b", "data/\0.parquet", 7, None, ["x"]),
+]
 
 
 def template(root, rng, sandbox) -> str:

@@ -120,7 +120,7 @@ class SwmHdf5(Source):
             with reading(f"{self.what}: {name}"):
                 index[name] = dataset[:]
         self.lengths = checked_lengths(index["ep_len"], self.what)
-        self.rows = len(found["action"]) if found["action"].shape else 0
+        self.rows = len(check_dataset(found["action"], size, f"{self.what}: action"))
         self.offsets = self._offsets(index["ep_offset"])
         self._check_rows(found, size)
         images = {n for n, d in found.items() if d.shape and is_image(d.shape[1:], d.dtype)}
