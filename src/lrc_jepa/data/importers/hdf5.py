@@ -120,8 +120,9 @@ class SwmHdf5(Source):
             with reading(f"{self.what}: {name}"):
                 index[name] = dataset[:]
         self.lengths = checked_lengths(index["ep_len"], self.what)
-        self.rows = len(found["action"]) if found["action"].shape else 0
+        self.rows = len(check_dataset(found["action"], size, f"{self.what}: action"))
         self.offsets = self._offsets(index["ep_offset"])
+        self._check_rows(found, size)
         images = {n for n, d in found.items() if d.shape and is_image(d.shape[1:], d.dtype)}
         self.camera = choose_camera(images, camera, self.what)
         self.pixels = self._column(found[self.camera], size, self.camera)
@@ -150,6 +151,27 @@ class SwmHdf5(Source):
         if (offsets[order][1:] < ends[:-1]).any():
             raise BadInput(f"{self.what}: episodes share rows")
         return offsets
+
+    def _check_rows(self, found: Mapping[str, h5py.Dataset], size: int) -> None:
+        """Where rows are numbered, the index must agree: one episode's rows count up by one."""
+        inside = np.ones(self.rows, bool)  # rows whose next row belongs to the same episode
+        covered = np.zeros(self.rows, bool)
+        for start, length in zip(self.offsets, self.lengths, strict=True):
+            covered[start : start + length] = True
+        inside &= covered
+        inside[self.offsets + self.lengths - 1] = False
+        for name, step in (("ep_idx", 0), ("episode_idx", 0), ("step_idx", 1)):
+            if name not in found or found[name].dtype.kind not in "iu" or found[name].ndim != 1:
+                continue
+            dataset = self._column(found[name], size, name)
+            with reading(f"{self.what}: {name}"):
+                values = dataset[:].astype(np.int64)
+            wrong = np.flatnonzero(inside[:-1] & (np.diff(values) != step))
+            if len(wrong):
+                episode = int(
+                    np.argmax((self.offsets <= wrong[0]) & (wrong[0] < self.offsets + self.lengths))
+                )
+                raise BadInput(f"{self.what}: {name} does not agree with ep_len in episode {episode}")
 
     def _column(self, dataset: h5py.Dataset, size: int, name: str) -> h5py.Dataset:
         check_dataset(dataset, size, f"{self.what}: {name}")
@@ -193,10 +215,10 @@ def sniff(path: Path) -> bool:
     if file is None:
         return False
     try:
-        with h5py.File(file, "r") as opened:
+        with reading(file.name), h5py.File(file, "r") as opened:
             return "ep_len" in opened and "ep_offset" in opened
-    except (OSError, RuntimeError, KeyError, ValueError):
-        return file.suffix in SUFFIXES and file.name != "main_data.hdf5"
+    except BadInput:  # so damaged that only its name is left: opening it will say what is wrong
+        return file.suffix in SUFFIXES
 
 
 def the_file(path: Path) -> Path | None:

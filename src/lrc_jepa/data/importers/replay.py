@@ -66,14 +66,18 @@ class Replay(Source):
         images = [n for n, a in arrays.items() if a.ndim == 4 and is_image(a.shape[1:], a.dtype)]
         self.camera = choose_camera(images, camera, self.what)
         self.pixels = self._checked(arrays[self.camera], f"{self.what}: {self.camera}")
-        self._require_chunks(self.pixels, f"{self.what}: {self.camera}")
+        for name in (self.camera, "action"):
+            if not self._complete(arrays[name], f"{self.what}: {name}"):
+                raise BadInput(f"{self.what}: {name} lacks chunks, which would be read as zeros")
         self.quantities, left_out = {}, []
         for name, array in arrays.items():
             if name in BOOKKEEPING or name == self.camera:
                 continue
             narrow = array.ndim > 0 and math.prod(array.shape[1:]) <= WIDEST
-            if narrow and name not in images and array.dtype.kind in "biuf":
-                self.quantities[name] = self._checked(array, f"{self.what}: {name}")
+            what = f"{self.what}: {name}"
+            wanted = narrow and name not in images and array.dtype.kind in "biuf"
+            if wanted and self._complete(array, what):
+                self.quantities[name] = self._checked(array, what)
             else:
                 left_out.append(name)
         brightest = 255.0
@@ -114,13 +118,11 @@ class Replay(Source):
             raise BadInput(f"{what} has {array.shape[0]} rows, but the episodes have {self.rows}")
         return array
 
-    def _require_chunks(self, array: Any, what: str) -> None:
-        """Missing chunks would silently read as black frames."""
+    def _complete(self, array: Any, what: str) -> bool:
+        """Whether every chunk is stored."""
         expected = math.prod(-(-side // chunk) for side, chunk in zip(array.shape, array.chunks, strict=True))
         with reading(what):
-            stored = array.nchunks_initialized if expected < 1 << 32 else 0
-        if stored < expected:
-            raise BadInput(f"{what} stores {stored} of {expected} chunks")
+            return expected < 1 << 32 and bool(array.nchunks_initialized >= expected)
 
     def frames(self, episode: int) -> Iterator[NDArray[np.uint8]]:
         """Every frame, read along the chunks."""
