@@ -62,9 +62,13 @@ def choose_backend() -> str:
 
 def load_mujoco() -> ModuleType:
     """Import mujoco, set up to draw without a screen."""
+    linux, screen = sys.platform.startswith("linux"), os.environ.get("DISPLAY")
+    if "mujoco" in sys.modules and linux and not screen and not os.environ.get("MUJOCO_GL"):
+        # It has settled for windows on a screen, and would end the process when asked to draw.
+        raise BadInput("mujoco was imported too early: import lrc_jepa.envs.gl first, or set MUJOCO_GL=egl")
     if "mujoco" not in sys.modules:
         backend = choose_backend()
-        if sys.platform.startswith("linux"):
+        if linux:
             os.environ["MUJOCO_GL"] = backend
             if backend in ("egl", "osmesa"):
                 os.environ.setdefault("PYOPENGL_PLATFORM", backend)

@@ -23,7 +23,7 @@ def run_expert(
     Each criterion -> (episodes,), met at any step, as a planner's success is counted.
     """
     rngs = [np.random.default_rng([seed, episode]) for episode in range(episodes)]
-    starts, goals = (np.stack([world.initial(rng) for rng in rngs]) for _ in range(2))
+    starts, goals = (np.stack(states) for states in zip(*map(world.pair, rngs), strict=True))
     task = world.make(Appearance())
     task.reset_to(starts, np.zeros((episodes, 0), np.float32))
     task.set_goal(goals)
