@@ -3,8 +3,8 @@
     python benchmarks/worlds.py [world ...]
 
 Frames per second count everything that collecting does: policy, physics, drawing, hashing, writing.
-The public implementation's figures are those of stable-worldmodel's own environments at 224 pixels
-(Push-T 64), measured on another, busy machine: compare orders of magnitude.
+`public` is stepping and drawing in stable-worldmodel's and OGBench's own environments at 64 pixels
+(TwoRoom 224), measured on a busy machine of the same kind: compare orders of magnitude.
 """
 
 from __future__ import annotations

@@ -219,6 +219,8 @@ def test_bad_requests_are_refused_in_one_sentence(tmp_path):
         with pytest.raises(BadInput, match=words):
             collect(world, tmp_path / "no", **{**good, **change})
         assert not (tmp_path / "no").exists()
+    with pytest.raises(BadInput, match="registered"):
+        collect(replace(world, batch=1), tmp_path / "no", **good, processes=2)
     with pytest.raises(BadInput, match="no simulated world"):
         get_world("chess")
 

@@ -168,6 +168,10 @@ def collect(
         raise BadInput(f"frames of {size} pixels are not supported; choose 8 to 1024")
     if not 1 <= processes <= 256:
         raise BadInput(f"collect with 1 to 256 processes, not {processes}")
+    if processes > 1 and get_world(world.name) is not world:
+        raise BadInput(
+            f"only a registered world can be collected by several processes, not this {world.name}"
+        )
     length = length or world.episode_length
     if length < 2:
         raise BadInput(f"an episode needs at least 2 frames, not {length}")

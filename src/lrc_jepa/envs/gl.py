@@ -14,13 +14,15 @@ from lrc_jepa.errors import BadInput
 BACKENDS = ("egl", "osmesa", "glfw", "cgl", "wgl")
 HELP = (
     "MuJoCo finds no OpenGL to draw with; on Debian or Ubuntu: apt-get install libosmesa6 "
-    "(or, with a graphics card: libegl1 and its driver), or set MUJOCO_GL"
+    "(or, with a graphics card, libegl1 libopengl0 and its driver)"
 )
 EGL_PLATFORM_DEVICE = 0x313F
 
 
 def _egl_works() -> bool:
     """Whether EGL is installed together with a driver that opens a display without a screen."""
+    if not any(ctypes.util.find_library(name) for name in ("OpenGL", "GL")):
+        return False
     try:
         egl = ctypes.CDLL("libEGL.so.1")
     except OSError:
