@@ -19,6 +19,11 @@ COMMANDS = {
     "train": "train a recipe on a dataset",
     "import-checkpoint": "read weights that were trained elsewhere (the public LeWM's)",
     "plan": "reach image goals with a trained model, beside reference policies",
+    "recover": "rank demonstrated actions among others, without a simulator",
+    "probe": "read physical quantities from z and u",
+    "intervene": "shuffle, swap or walk along the two streams, and look",
+    "stress": "plan with a smaller latent or disturbed pictures",
+    "ablate": "vary one field of a recipe and measure what it does",
     "report": "write one page about one or several runs",
     "doctor": "check what is installed here and what it can do",
 }

@@ -322,6 +322,22 @@ def from_dict(kind: type[C], value: dict[str, Any], where: str = "config") -> C:
     return kind(**made)
 
 
+def with_value(config: C, path: str, value: Any) -> C:
+    """A copy of a config tree with the field at a dotted path replaced, type-checked."""
+    name, _, rest = path.partition(".")
+    if isinstance(config, dict):
+        if name not in config or rest:
+            raise BadInput(f"there is no entry {path!r}; there is {', '.join(config)}")
+        return {**config, name: _convert(float, value, path)}  # type: ignore[return-value]
+    hints = typing.get_type_hints(type(config)) if dataclasses.is_dataclass(config) else {}
+    if name not in hints:
+        raise BadInput(
+            f"there is no config field {path!r}; there is {', '.join(hints) or 'nothing below it'}"
+        )
+    inner = with_value(getattr(config, name), rest, value) if rest else _convert(hints[name], value, path)
+    return dataclasses.replace(config, **{name: inner})  # type: ignore[type-var]
+
+
 def _convert(hint: Any, value: Any, where: str) -> Any:
     options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     if value is None and type(None) in options:

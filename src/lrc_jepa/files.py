@@ -48,7 +48,7 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
         value = json.loads(path.read_text())
     except FileNotFoundError:
         raise BadInput(f"{what} has no {path.name} at {path.parent}") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{what}: {path} cannot be read ({error})") from None
     if not isinstance(value, dict):
         raise BadInput(f"{what}: {path} does not hold a JSON object")
@@ -81,20 +81,25 @@ def whole_folder(final: Path, *, overwrite: bool = False) -> Iterator[Path]:
     final.parent.mkdir(parents=True, exist_ok=True)
     _clear_leftovers(final)
     aside = final.with_name(f".{final.name}.{os.getpid()}{PARTIAL}")
-    retired = final.with_name(f".{final.name}.old.{os.getpid()}{PARTIAL}")
     aside.mkdir()
     try:
         yield aside
-        for entry in sorted(aside.rglob("*")):
-            sync_path(entry)
-        sync_path(aside)
-        if final.exists():
-            final.replace(retired)
-        aside.replace(final)
-        sync_path(final.parent)
+        publish_folder(aside, final)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-        shutil.rmtree(retired, ignore_errors=True)
+
+
+def publish_folder(aside: Path, final: Path) -> None:
+    """Give a finished folder its final name; a folder of that name goes only once the new one is whole."""
+    for entry in sorted(aside.rglob("*")):
+        sync_path(entry)
+    sync_path(aside)
+    old = final.with_name(f".{final.name}.old.{os.getpid()}{PARTIAL}")
+    if final.exists():
+        final.replace(old)
+    aside.replace(final)
+    sync_path(final.parent)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def digest(value: Any) -> str:

@@ -72,7 +72,7 @@ def _micro(setting: Setting) -> RunConfig:
             context=ContextConfig(queries=2, heads=4),
             decoder=DecoderConfig(layers=2, width=64, heads=4, mlp=128, patch=16),
         ),
-        train=TrainConfig(steps=800, batch_size=64, lr=1e-3, warmup=0.05),
+        train=TrainConfig(steps=800, batch_size=64, lr=1e-3, decoder_lr=4e-3, warmup=0.05),
     )
 
 

@@ -28,6 +28,7 @@ from lrc_jepa.files import write_json
 from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.models.backbones import without_weights
 from lrc_jepa.recipes import SETTINGS, SIZES, SYSTEMS, get_recipe, reported_name
+from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint
 from lrc_jepa.train.estimate import estimate
 from lrc_jepa.train.loop import Pieces, Progress, assemble, count_clips, fit, total_steps
 
@@ -118,6 +119,18 @@ def train_with_bar(pieces: Pieces, *, resume: bool) -> Path:
                 bar.to(progress.step, f"{shown} | {rate:.0f} clips/s")
 
         return fit(pieces, resume=resume, watch=watch)
+
+
+def ensure_trained(config: RunConfig, data: Path, out: Path, device: str = "auto") -> Path:
+    """Train a run, continue it where it stopped, or leave it as it is when it is finished."""
+    pieces = assemble(config, Store(data), out, pick_device(device))
+    done = list_checkpoints(out)
+    if done and int(done[-1].name) >= pieces.steps:
+        if load_checkpoint(done[-1]).config != config:
+            raise BadInput(f"{out} holds a run with another configuration; choose another folder")
+        return done[-1]
+    prepare_run(out, config, data)
+    return train_with_bar(pieces, resume=bool(done))
 
 
 SHOWN = ("total", "prediction", "sigreg", "std", "context", "reconstruction", "inverse", "features")

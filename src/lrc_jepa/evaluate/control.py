@@ -197,6 +197,11 @@ class Rollouts:
     goals: dict[int, Array] = field(default_factory=dict)  # pair -> (h, w, 3)
 
 
+def make_task(store: Store) -> Task:
+    """The world a dataset was collected in, looking as it did then."""
+    return get_world(store.world).make(Appearance(**store.meta["appearance"]))
+
+
 def _frames(task: Task, size: int) -> Tensor:
     return torch.from_numpy(task.render(size)).permute(0, 3, 1, 2)
 
@@ -226,9 +231,13 @@ def run(
     skip: int,
     size: int,
     film: list[int] | None = None,
+    task: Task | None = None,
 ) -> Rollouts:
-    """Let an actor act on every pair, all pairs in lock step, until the budget is spent."""
-    task = get_world(store.world).make(Appearance(**store.meta["appearance"]))
+    """Let an actor act on every pair, all pairs in lock step, until the budget is spent.
+
+    `task` replaces the world the data came from, for stress tests.
+    """
+    task = task or make_task(store)
     scene = make_scene(store, manifest, task, size, skip, config.history)
     start_distance = task.distance()
     reached = {name: met.copy() for name, met in task.success().items()}
