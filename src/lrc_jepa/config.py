@@ -254,17 +254,63 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
+class ImprovedConfig:
+    """What iCEM adds to CEM."""
+
+    colour: float = 2.0
+    """Exponent of the noise's spectrum over time: 0 is white, larger is smoother."""
+    keep: float = 0.3
+    """Share of the elites that stays among the candidates of the next iteration."""
+    decay: float = 1.25
+    """Each iteration has this many times fewer candidates, down to twice the elites."""
+    momentum: float = 0.1
+    """Share of the old mean and standard deviation in the new ones."""
+
+
+@dataclass(frozen=True)
+class GradientConfig:
+    """Descent through the predictor."""
+
+    starts: int = 8
+    """Plans improved side by side."""
+    rate: float = 0.1
+    """Adam's step, in normalised action units."""
+    polish: int = 5
+    """Steps that follow a sampling planner in `cem+gradient` and `icem+gradient`."""
+
+
+@dataclass(frozen=True)
 class PlanConfig:
     """Planning and its evaluation: the paper's protocol."""
 
+    planner: str = "cem"
+    """Which method: a key of `plan.planners.PLANNERS`."""
     samples: int = 300
     """Candidate sequences per iteration."""
     iterations: int = 30
-    """CEM iterations per solve."""
+    """Iterations per solve."""
     elites: int = 30
     """Best candidates that form the next distribution."""
     std: float = 1.0
     """Initial standard deviation, in normalised action units."""
+    temperature: float = 0.5
+    """MPPI: an elite this many standard deviations of the elites' costs dearer weighs 1/e of another."""
+    improved: ImprovedConfig = ImprovedConfig()
+    gradient: GradientConfig = GradientConfig()
+    cost: Literal["terminal", "sum"] = "terminal"
+    """Distance to the goal at the end of the plan, or summed over all its steps."""
+    action_penalty: float = 0.0
+    """Weight of a plan's summed squared actions, in normalised units, in its cost."""
+    time_budget_ms: float = 0.0
+    """A solve ends after this long with the best plan so far; 0: no limit."""
+    warm_start: bool = False
+    """Start from what is left of the last plan."""
+    rollout: Literal["auto", "plain", "cached"] = "auto"
+    """How plans are imagined; auto: cached where the model can."""
+    memory_mb: int = 512
+    """Candidates are imagined in chunks of about this size."""
+    compile: bool = False
+    """Compile the model's step: worth its warm-up of a minute for many solves of one shape."""
     horizon: int = 5
     """Action blocks in a plan."""
     execute: int = 5
@@ -275,8 +321,6 @@ class PlanConfig:
     """The goal lies this many low-level steps ahead of the start in the same episode."""
     history: int = 1
     """Frames known at the start; up to the model's history."""
-    cost: Literal["terminal", "sum"] = "terminal"
-    """What a plan costs: the distance of its last state to the goal, or the sum over all its states."""
     seed: int = 42
     """Seed of the pairs and of each episode's candidates."""
 

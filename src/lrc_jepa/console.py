@@ -65,6 +65,11 @@ class Bar:
             self._said = share
             say(f"{self.title}: {done} of {self.total} {note}")
 
+    def retotal(self, total: int) -> None:
+        """Set how much there is, once it is known."""
+        self.total = max(1, total)
+        self.progress.update(self.task, total=self.total)
+
     def advance(self, count: int = 1) -> None:
         """Move the bar by `count`."""
         self.to(self.done + count)

@@ -311,19 +311,3 @@ class Store:
         if factors is None:
             return np.zeros((len(episodes), 0), np.float32)
         return np.asarray(factors[episodes])
-
-    def problems(self) -> list[str]:
-        """Read every byte and list what is wrong, one sentence each."""
-        found = []
-        for name, column in self.columns.items():
-            sha = hashlib.sha256()
-            for begin in range(0, len(column), 4096):
-                sha.update(np.ascontiguousarray(column[begin : begin + 4096]).tobytes())
-            if sha.hexdigest() != self.meta["columns"][name]["sha256"]:
-                found.append(f"column {name} does not match its sha-256")
-        last = self.ep_offset + self.ep_len - 1
-        used = np.setdiff1d(np.arange(len(self.action)), last)
-        bad = used[~np.isfinite(self.action[used]).all(axis=1)]
-        if len(bad):
-            found.append(f"{len(bad)} actions hold NaN or infinity, the first in row {bad[0]}")
-        return found

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from lrc_jepa.config import RunConfig
 from lrc_jepa.errors import BadInput
+from lrc_jepa.models import fast_predictor
 from lrc_jepa.models.backbones import Frozen
 from lrc_jepa.models.blocks import Projector
 from lrc_jepa.models.decoder import Decoder
-from lrc_jepa.models.predictor import ActionEncoder, build_predictor
+from lrc_jepa.models.predictor import ActionEncoder, Predictor, build_predictor
 from lrc_jepa.models.seeing import Seeing
 from lrc_jepa.types import Clip, Outputs, Spec
 
@@ -108,6 +109,23 @@ class Compact(Seeing):
     def step(self, past: Tensor, actions: Tensor) -> Tensor:
         """(B,k,1,D), (B,k,A) -> (B,1,D); `actions[:, i]` leaves frame i."""
         return self.predict(past, actions)[:, -1]
+
+    def prepare(self, past: Tensor, past_actions: Tensor) -> fast_predictor.Carry | None:
+        """Start a cached rollout, with the weights as they are now: (B,k,1,D), (B,k-1,A) -> a carry.
+
+        Only the AdaLN-Zero transformer with its projector has one.
+        """
+        if self.training:
+            raise BadInput("a cached rollout needs a model in evaluation mode")
+        if not isinstance(self.predictor, Predictor) or not isinstance(self.g_p, Projector):
+            return None
+        weights = fast_predictor.take_weights(self.predictor, self.action_encoder, self.g_p)
+        return fast_predictor.prepare(weights, past.squeeze(2), past_actions)
+
+    def advance(self, carry: fast_predictor.Carry, action: Tensor) -> tuple[fast_predictor.Carry, Tensor]:
+        """The same numbers as `step`: blocks (B*S,A) -> the next carry and states (B*S,1,D)."""
+        carry, state = fast_predictor.advance(carry, action)
+        return carry, state.unsqueeze(1)
 
     def distance(self, state: Tensor, goal: Tensor) -> Tensor:
         """||state - goal||^2, (B,N,D) twice -> (B,)."""
