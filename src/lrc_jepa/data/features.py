@@ -48,7 +48,7 @@ def write_features(
     try:
         column = np.lib.format.open_memmap(aside, "w+", np.float16, (rows, *shape))
         for begin in range(0, rows, batch):
-            frames = torch.from_numpy(store.pixels[begin : begin + batch]).permute(0, 3, 1, 2)
+            frames = torch.from_numpy(np.array(store.pixels[begin : begin + batch])).permute(0, 3, 1, 2)
             column[begin : begin + batch] = model.features(frames.to(device)).half().cpu().numpy()
             watch(min(begin + batch, rows))
         column.flush()
