@@ -27,6 +27,7 @@ from lrc_jepa.data.importers.base import (
     numeric,
     reading,
 )
+from lrc_jepa.data.importers.blosc import HEADER, check_chunk
 from lrc_jepa.data.importers.images import converter, is_image
 from lrc_jepa.errors import BadInput
 
@@ -34,6 +35,10 @@ Array = NDArray[Any]
 CACHE_BYTES = 256 << 20
 BLOCK_BYTES = 32 << 20
 SUFFIXES = frozenset({".h5", ".hdf5"})
+MOST_CHUNK_BYTES = 1 << 31
+BLOSC = 32001
+# deflate, shuffle, fletcher32, LZF, Blosc, LZ4, Zstandard
+SAFE_FILTERS = frozenset({1, 2, 3, 32000, BLOSC, 32004, 32015})
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
@@ -78,9 +83,33 @@ def check_dataset(dataset: h5py.Dataset, size: int, what: str) -> h5py.Dataset:
             )
             if expected > size or dataset.id.get_num_chunks() < expected:
                 raise BadInput(f"{what} claims {dataset.shape[0]} rows but stores fewer")
+            _check_filters(dataset, size, what)
         elif dataset.size and (dataset.id.get_storage_size() == 0 or dataset.id.get_storage_size() > size):
             raise BadInput(f"{what} claims {dataset.shape[0]} rows but stores fewer")
     return dataset
+
+
+def _check_filters(dataset: h5py.Dataset, size: int, what: str) -> None:
+    """Refuse filters that are not known to be careful, and Blosc chunks whose sizes lie."""
+    properties = dataset.id.get_create_plist()
+    filters = [properties.get_filter(i)[0] for i in range(properties.get_nfilters())]
+    unknown = [code for code in filters if code not in SAFE_FILTERS]
+    expected = math.prod(dataset.chunks) * dataset.dtype.itemsize
+    if unknown or BLOSC in filters[:-1] or expected > MOST_CHUNK_BYTES:
+        raise BadInput(f"{what} is packed in a way that is not read")
+    if BLOSC not in filters:
+        return
+    chunks: list[Any] = []
+    dataset.id.chunk_iter(chunks.append)
+    with Path(dataset.file.filename).open("rb") as handle:
+        for chunk in chunks:
+            unpacked = chunk.filter_mask >> filters.index(BLOSC) & 1  # it would not have shrunk
+            if chunk.byte_offset + chunk.size > size or (unpacked and chunk.size != expected):
+                raise BadInput(f"{what} holds a damaged chunk")
+            if unpacked:
+                continue
+            handle.seek(chunk.byte_offset)
+            check_chunk(handle.read(HEADER), chunk.size, expected, what)
 
 
 def row_blocks(dataset: Any, start: int, stop: int, chunk: int, what: str) -> Iterator[Array]:

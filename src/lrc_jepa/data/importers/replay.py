@@ -6,6 +6,8 @@ Codecs are checked before anything is decoded: zarr knows one that unpickles.
 from __future__ import annotations
 
 import math
+import os
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from lrc_jepa.data.importers.base import (
     need,
     reading,
 )
+from lrc_jepa.data.importers.blosc import HEADER, check_chunk
 from lrc_jepa.data.importers.hdf5 import row_blocks
 from lrc_jepa.data.importers.images import converter, is_image
 from lrc_jepa.errors import BadInput
@@ -29,27 +32,29 @@ from lrc_jepa.errors import BadInput
 Array = NDArray[Any]
 MOST_CHUNK_BYTES = 1 << 31
 SAFE_CODECS = frozenset(
-    {"blosc", "zlib", "gzip", "bz2", "lzma", "zstd", "lz4", "shuffle", "delta", "bytes", "crc32c", "crc32"}
-    | {"adler32", "transpose", "sharding_indexed"}
+    {"blosc", "zlib", "gzip", "bz2", "lzma", "zstd", "lz4", "shuffle", "delta", "bytes", "transpose"}
 )
 
 
-def _codecs(codecs: Any) -> Iterator[str]:
-    """Names of the codecs, those inside shards included."""
-    for codec in codecs or ():
-        if hasattr(codec, "codec_id"):  # format 2
-            yield str(codec.codec_id)
-        else:
-            yield str(codec.to_dict().get("name"))
-            yield from _codecs(getattr(codec, "codecs", ()))
-            yield from _codecs(getattr(codec, "index_codecs", ()))
+def _codecs(metadata: Any) -> list[str]:
+    """Names of an array's codecs, in the order in which they pack."""
+    if metadata.zarr_format == 2:
+        packed = [*(metadata.filters or ()), *([metadata.compressor] if metadata.compressor else ())]
+        return [str(codec.codec_id) for codec in packed]
+    return [str(codec.to_dict().get("name")) for codec in metadata.codecs]
+
+
+def _is_chunk(name: str) -> bool:
+    """Whether a file below an array is a chunk: all but its descriptions."""
+    last = name.rpartition("/")[2]
+    return bool(last) and not last.startswith(".") and last != "zarr.json"
 
 
 class Replay(Source):
     """A replay buffer."""
 
     def __init__(self, path: Path, camera: str | None) -> None:
-        self.what = path.name
+        self.what, self.path = path.name, path
         zarr = need("zarr", "zarr", "reading zarr")
         with reading(self.what):
             store = zarr.storage.ZipStore(path, mode="r") if path.is_file() else str(path)
@@ -101,16 +106,33 @@ class Replay(Source):
 
     def _safe(self, array: Any, what: str) -> None:
         with reading(what):
-            metadata = array.metadata
-            if metadata.zarr_format == 2:
-                codecs = [c for c in (metadata.compressor,) if c is not None] + list(metadata.filters or ())
-            else:
-                codecs = list(metadata.codecs)
-            unknown = [name for name in _codecs(codecs) if name not in SAFE_CODECS]
-        if unknown:
-            raise BadInput(f"{what} is packed with {unknown[0][:40]!r}, which is not read")
-        if math.prod(array.chunks) * array.dtype.itemsize > MOST_CHUNK_BYTES:
+            codecs = _codecs(array.metadata)
+        unknown = [name for name in codecs if name not in SAFE_CODECS]
+        if unknown or "blosc" in codecs[:-1]:
+            name = (unknown or ["blosc"])[0]
+            raise BadInput(f"{what} is packed with {name[:40]!r} in a way that is not read")
+        size = math.prod(array.chunks) * array.dtype.itemsize
+        if not 0 < size <= MOST_CHUNK_BYTES:
             raise BadInput(f"{what} claims chunks of {array.chunks}")
+        if codecs and codecs[-1] == "blosc":
+            for stored, head in self._chunk_heads(str(array.path)):
+                check_chunk(head, stored, size, what)
+
+    def _chunk_heads(self, path: str) -> Iterator[tuple[int, bytes]]:
+        """Size and first bytes of each stored chunk of the array at `path`."""
+        with reading(f"{self.what}: {path}"):
+            if self.path.is_file():
+                with zipfile.ZipFile(self.path) as archive:
+                    for info in archive.infolist():
+                        if info.filename.startswith(f"{path}/") and _is_chunk(info.filename):
+                            with archive.open(info) as stream:
+                                yield info.file_size, stream.read(HEADER)
+                return
+            for folder, _, files in os.walk(self.path / path):
+                for name in filter(_is_chunk, files):
+                    with (Path(folder) / name).open("rb") as handle:
+                        head = handle.read(HEADER)
+                        yield handle.seek(0, os.SEEK_END), head
 
     def _checked(self, array: Any, what: str) -> Any:
         self._safe(array, what)
@@ -120,8 +142,9 @@ class Replay(Source):
 
     def _complete(self, array: Any, what: str) -> bool:
         """Whether every chunk is stored."""
-        expected = math.prod(-(-side // chunk) for side, chunk in zip(array.shape, array.chunks, strict=True))
         with reading(what):
+            sides = zip(array.shape, array.chunks, strict=True)
+            expected = math.prod(-(-side // chunk) for side, chunk in sides)
             return expected < 1 << 32 and bool(array.nchunks_initialized >= expected)
 
     def frames(self, episode: int) -> Iterator[NDArray[np.uint8]]:
