@@ -1,6 +1,7 @@
 """Frozen backbones: tiny random checkpoints of the real classes, a run's own tokens, stored features."""
 
 import dataclasses
+import json
 import sys
 
 import numpy as np
@@ -241,8 +242,8 @@ def test_features_are_found_again_only_for_the_same_backbone_and_frames(store, t
 
 def test_the_features_command_and_training_from_it(store, tmp_path, capsys):
     data = _copy(store.path, tmp_path / "data")
-    assert cli.run(["data", "features", str(data), "tworoom-c-jepa-debug"]) == 0
-    assert "random:0" in capsys.readouterr().out
+    assert cli.run(["data", "features", str(data), "tworoom-c-jepa-debug", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["backbone"].startswith("random:0 sha256:")
     out = ["--data", str(data), "--out", str(tmp_path / "run"), "--train.steps", "2"]
     assert cli.run(["train", "tworoom-c-jepa-debug", *out]) == 0
     with pytest.raises(BadInput, match="encoder is trained"):
