@@ -24,14 +24,14 @@ class LrcJepa(Compact):
         self.context = Context(model.context, model.encoder.width, model.latent)
         self.decoder = Decoder(model.decoder, model.latent, model.encoder.image_size)
 
-    def _streams(self, frames: Tensor) -> Factors:
-        tokens = self.tokens(frames)
-        u = self.context(tokens).unflatten(0, (-1, frames.shape[1]))
-        return Factors(z=self.latents(tokens, frames.shape[1]), u=u)
+    def _streams(self, pixels: Tensor) -> Factors:
+        tokens = self.encoder(pixels.flatten(0, 1))
+        u = self.context(tokens).unflatten(0, (-1, pixels.shape[1]))
+        return Factors(z=self.latents(tokens, pixels.shape[1]), u=u)
 
     def factor(self, frames: Tensor) -> Factors:
         """(B,T,3,h,w) uint8 -> z (B,T,1,D) and u (B,T,Q,D)."""
-        return self._streams(frames)
+        return self._streams(self.pixels(frames))
 
     def _rebuild(self, factors: Factors) -> Tensor:
         z = factors.z.detach() if self.stop_gradient else factors.z
@@ -44,12 +44,13 @@ class LrcJepa(Compact):
 
     def outputs(self, clip: Clip) -> Outputs:
         """All that the LRC-JEPA objective needs, from one pass over the frames."""
-        factors = self._streams(clip.frames)
+        pixels = self.pixels(clip.frames)  # once, for the encoder and for the loss
+        factors = self._streams(pixels)
         return Outputs(
             **self._shared(factors.z, clip),
             u=factors.u,
             recon=self._rebuild(factors),
-            pixels=self.pixels(clip.frames),
+            pixels=pixels,
         )
 
     def provides(self) -> frozenset[str]:

@@ -52,8 +52,7 @@ def estimate(config: RunConfig, model: Any, steps: int) -> dict[str, float]:
     objective = Objective(config.objective, model, config.train.seed)
     model.train()
     small, large = (
-        min(_trial(model, objective, _random_clip(config, clips)) for _ in range(TRIALS))
-        for clips in PROBES
+        min(_trial(model, objective, _random_clip(config, clips)) for _ in range(TRIALS)) for clips in PROBES
     )
     further = (config.train.batch_size - PROBES[1]) / (PROBES[1] - PROBES[0])
     per_step, activations = (b + max(b - a, 0) * further for a, b in zip(small, large, strict=True))
