@@ -15,14 +15,22 @@ from lrc_jepa.recipes import get_recipe
 from lrc_jepa.train.loop import assemble, fit
 
 os.environ.setdefault("MPLBACKEND", "Agg")
-torch.set_num_threads(min(2, os.cpu_count() or 1))
+torch.set_num_threads(1)  # tiny tensors: a second thread costs more than it brings
 
 DEBUG = get_recipe("tworoom-lrc-debug")
 
 
-def make_store(path: Path, *, episodes: int = 12, size: int = 32, kind: str = "clean", seed: int = 0) -> Store:
+def make_store(
+    path: Path, *, episodes: int = 12, size: int = 32, kind: str = "clean", seed: int = 0
+) -> Store:
     collect(
-        get_world("tworoom"), path, episodes=episodes, size=size, appearance=Appearance(kind), seed=seed, length=61
+        get_world("tworoom"),
+        path,
+        episodes=episodes,
+        size=size,
+        appearance=Appearance(kind),
+        seed=seed,
+        length=61,
     )
     return Store(path)
 

@@ -5,6 +5,7 @@ from lrc_jepa.config import ClipConfig
 from lrc_jepa.data.clips import Clips, Split, batch_ids
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store, StoreWriter
+from lrc_jepa.data.validate import validate
 from lrc_jepa.envs.tworoom import move
 from lrc_jepa.errors import BadInput
 
@@ -87,7 +88,9 @@ def test_normaliser_sees_training_episodes_only_and_no_last_action(tmp_path):
     store = write(tmp_path / "d", action=action)
     fitted = ActionNormalizer.fit(store, np.array([0, 2]))
     used = np.concatenate([store.action[0:29], store.action[70:119]])
-    assert np.allclose(fitted.mean, used.mean(0), atol=1e-5) and np.allclose(fitted.std, used.std(0), atol=1e-5)
+    assert np.allclose(fitted.mean, used.mean(0), atol=1e-5) and np.allclose(
+        fitted.std, used.std(0), atol=1e-5
+    )
     block = np.random.default_rng(0).normal(size=(4, 10)).astype(np.float32)
     assert np.allclose(fitted.denormalize(fitted.normalize(block)), block, atol=1e-4)
 
@@ -102,7 +105,7 @@ def test_nan_actions_are_refused_with_their_place(tmp_path):
     store = write(tmp_path / "d", action=action)
     with pytest.raises(BadInput, match="episode 1, frame 7"):
         ActionNormalizer.fit(store, np.arange(3))
-    assert store.problems()
+    assert validate(store).errors
 
 
 def test_batches_visit_every_clip_once_per_epoch_and_need_no_state():
@@ -124,16 +127,16 @@ def test_a_store_appears_only_when_whole(tmp_path):
 
 def test_damage_is_noticed(tmp_path):
     store = write(tmp_path / "d")
-    assert store.problems() == []
+    assert not validate(store).of("checksum")
     path = tmp_path / "d" / "pixels.npy"
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    assert "sha-256" in Store(tmp_path / "d").problems()[0]
+    assert "checksum differs" in validate(Store(tmp_path / "d")).of("checksum")[0].sentence
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(BadInput):
         Store(tmp_path / "d")
     path.unlink()
-    with pytest.raises(BadInput, match="column pixels is missing"):
+    with pytest.raises(BadInput, match="column 'pixels' is missing"):
         Store(tmp_path / "d")
 
 

@@ -84,7 +84,9 @@ def test_reconstruction_reaches_z_unless_the_ablation_stops_it():
         model = build_model(config)
         out = model.outputs(clip())
         weights = {"reconstruction": 1.0}
-        Objective(dataclasses.replace(config.objective, weights=weights), model, 0)(out, 0)["total"].backward()
+        Objective(dataclasses.replace(config.objective, weights=weights), model, 0)(out, 0)[
+            "total"
+        ].backward()
         reached = model.g_z[0].weight.grad
         assert (reached is None or float(reached.abs().sum()) == 0) == stop
         assert float(model.context.queries.grad.abs().sum()) > 0
@@ -104,7 +106,9 @@ def test_predictor_is_causal_in_frames_and_actions():
 def test_actions_matter_once_the_gates_are_open():
     model = awake().eval()
     z = torch.randn(2, 3, 1, 8)
-    assert not torch.allclose(model.step(z, torch.zeros(2, 3, 10)), model.step(z, torch.ones(2, 3, 10)), atol=1e-3)
+    assert not torch.allclose(
+        model.step(z, torch.zeros(2, 3, 10)), model.step(z, torch.ones(2, 3, 10)), atol=1e-3
+    )
 
 
 def test_gates_start_closed():
@@ -138,7 +142,9 @@ def test_u_does_not_reach_encode_step_or_distance():
 def test_distance_is_the_squared_norm():
     model = build_model(DEBUG)
     a, b = torch.randn(3, 1, 8), torch.randn(3, 1, 8)
-    assert torch.allclose(model.distance(a, b), torch.stack([((x - y) ** 2).sum() for x, y in zip(a, b, strict=True)]))
+    assert torch.allclose(
+        model.distance(a, b), torch.stack([((x - y) ** 2).sum() for x, y in zip(a, b, strict=True)])
+    )
 
 
 def test_decode_gives_pictures():
@@ -159,7 +165,9 @@ def test_pixels_invert():
 def test_unpatchify_puts_every_pixel_in_its_place():
     image = torch.arange(3 * 4 * 4).float().view(1, 3, 4, 4)
     patches = [
-        image[:, :, 2 * r : 2 * r + 2, 2 * c : 2 * c + 2].permute(0, 2, 3, 1).flatten(1) for r in (0, 1) for c in (0, 1)
+        image[:, :, 2 * r : 2 * r + 2, 2 * c : 2 * c + 2].permute(0, 2, 3, 1).flatten(1)
+        for r in (0, 1)
+        for c in (0, 1)
     ]
     assert torch.equal(unpatchify(torch.stack(patches, dim=1), 2, 4), image)
 
@@ -194,7 +202,12 @@ def test_objective_is_the_weighted_sum_and_repeats_its_directions():
     assert torch.equal(first["sigreg"], again["sigreg"]) and not torch.equal(first["sigreg"], later["sigreg"])
     by_hand = sum(DEBUG.objective.weights[k] * float(v) for k, v in first.items() if k != "total")
     assert float(first["total"]) == pytest.approx(by_hand, rel=1e-5)
-    assert DEBUG.objective.weights == {"prediction": 1.0, "sigreg": 0.05, "context": 0.05, "reconstruction": 0.2}
+    assert DEBUG.objective.weights == {
+        "prediction": 1.0,
+        "sigreg": 0.05,
+        "context": 0.05,
+        "reconstruction": 0.2,
+    }
 
 
 def test_every_parameter_learns():

@@ -11,7 +11,9 @@ def by_hand(u, gamma=1.0, epsilon=1e-4):
     clips, frames = u.shape[:2]
     v = u.reshape(clips, frames, -1)
     d = v.shape[2]
-    mean = np.array([[sum(v[b, t, j] for t in range(frames)) / frames for j in range(d)] for b in range(clips)])
+    mean = np.array(
+        [[sum(v[b, t, j] for t in range(frames)) / frames for j in range(d)] for b in range(clips)]
+    )
     invariance = sum(
         (v[b, t, j] - mean[b, j]) ** 2 for b in range(clips) for t in range(frames) for j in range(d)
     ) / (clips * frames * d)

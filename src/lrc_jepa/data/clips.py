@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -49,9 +51,19 @@ class Clips:
     """
 
     def __init__(
-        self, store: Store, episodes: Array, config: ClipConfig, normalizer: ActionNormalizer
+        self,
+        store: Store,
+        episodes: Array,
+        config: ClipConfig,
+        normalizer: ActionNormalizer,
+        columns: Mapping[str, Array] | None = None,
     ) -> None:
+        """`columns` are further fields of a `Clip`, one row per frame: proprio, features.
+
+        Frames are not read where features stand in for them.
+        """
         self.store, self.config, self.normalizer = store, config, normalizer
+        self.columns = dict(columns or {})
         self.frames = config.history + config.targets
         span = (self.frames - 1) * config.frameskip + 1
         room = store.ep_len[episodes] - span + 1
@@ -65,6 +77,12 @@ class Clips:
             [np.arange(o, o + r) for o, r in zip(store.ep_offset[episodes], room, strict=True)]
         )
         self.episode_of = np.repeat(episodes, room)
+        self.pixels: Array = store.pixels  # the memory map, until `hold` reads it
+        self.actions = normalizer.normalize(np.asarray(store.action))  # (rows, a)
+
+    def hold(self) -> None:
+        """Read all frames into memory."""
+        self.pixels = np.array(self.store.pixels)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -74,26 +92,51 @@ class Clips:
         return self.starts[clips][:, None] + self.config.frameskip * np.arange(self.frames)
 
     def gather(self, clips: Array) -> Clip:
-        """Read the clips with these numbers, in one vectorised read per column."""
+        """Read the clips with these numbers: one vectorised read per column, sorted if they are."""
         rows = self.frame_rows(clips)  # (B, T)
-        pixels = self.store.pixels[rows]  # (B, T, h, w, 3)
-        skip = self.config.frameskip
-        steps = self.starts[clips][:, None] + np.arange((self.frames - 1) * skip)
-        blocks = self.store.action[steps].reshape(len(clips), self.frames - 1, -1)  # (B, T-1, A)
+        size = 0 if "features" in self.columns else self.store.image_size
+        pixels = self.pixels[rows] if size else np.zeros((*rows.shape, 0, 0, 3), np.uint8)  # (B, T, h, w, 3)
+        steps = self.starts[clips][:, None] + np.arange((self.frames - 1) * self.config.frameskip)
+        blocks = self.actions[steps].reshape(len(clips), self.frames - 1, -1)  # (B, T-1, A)
         return Clip(
             frames=torch.from_numpy(pixels).permute(0, 1, 4, 2, 3),
-            actions=torch.from_numpy(self.normalizer.normalize(blocks)),
+            actions=torch.from_numpy(blocks),
             episodes=torch.from_numpy(self.episode_of[clips]),
+            far=self._far(clips) if self.config.far else None,
+            **{name: torch.from_numpy(column[rows]) for name, column in self.columns.items()},
         )
 
+    def _far(self, clips: Array) -> torch.Tensor:
+        """One more frame of each clip's episode (B,3,h,w), always the same for the same clip.
 
+        A multiplicative hash of the clip's row chooses it, so that reading needs no generator.
+        """
+        episodes = self.episode_of[clips]
+        mixed = (self.starts[clips].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(33)
+        rows = self.store.ep_offset[episodes] + (
+            mixed % self.store.ep_len[episodes].astype(np.uint64)
+        ).astype(int)
+        return torch.from_numpy(self.store.pixels[rows]).permute(0, 3, 1, 2)
+
+
+@lru_cache(maxsize=2)
 def epoch_order(count: int, seed: int, epoch: int) -> Array:
     """The order in which clips are visited in one epoch: a pure function, so resuming needs no state."""
-    return np.random.default_rng([seed, epoch]).permutation(count)
+    order = np.random.default_rng([seed, epoch]).permutation(count)
+    order.setflags(write=False)  # the cache hands the same array to everyone
+    return order
 
 
 def batch_ids(count: int, batch: int, seed: int, step: int) -> Array:
-    """The clip numbers of training step `step`; the tail that fills no batch is left out."""
+    """The clip numbers of training step `step`, ascending; the tail that fills no batch is left out.
+
+    A batch is a set: its order means nothing, and a sorted one is read from front to back.
+    """
     per_epoch = count // batch
     epoch, position = divmod(step, per_epoch)
-    return epoch_order(count, seed, epoch)[position * batch : (position + 1) * batch]
+    return np.sort(epoch_order(count, seed, epoch)[position * batch : (position + 1) * batch])
+
+
+def shard(ids: Array, rank: int, world: int) -> Array:
+    """The part of a batch that process `rank` of `world` reads: no clip twice, none left out."""
+    return np.array_split(ids, world)[rank]

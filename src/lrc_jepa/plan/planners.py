@@ -49,10 +49,10 @@ def solve(
     generators: list[torch.Generator],
     start: Tensor | None = None,
 ) -> Plan:
-    """Plan with the planner that the config names; `start` counts only where it asks for warm starts."""
+    """Plan with the planner that the config names, searching from `start` where it is given."""
     if config.planner not in PLANNERS:
         raise BadInput(f"there is no planner {config.planner!r}; there is {', '.join(PLANNERS)}")
-    return PLANNERS[config.planner](cost, box, config, generators, start if config.warm_start else None)
+    return PLANNERS[config.planner](cost, box, config, generators, start)
 
 
 def shift(plan: Plan, executed: int) -> Tensor | None:

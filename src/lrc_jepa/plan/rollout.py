@@ -46,7 +46,11 @@ class Rollout:
             self.carry: Any = None
             self.move: Callable[..., Any] = model.step
             if uses_cache(model, mode) and isinstance(model, Cached):
-                self.carry, self.move = model.prepare(self.past, self.past_actions), model.advance
+                self.carry = model.prepare(self.past, self.past_actions)
+                if self.carry is not None:
+                    self.move = model.advance
+                elif mode == "cached":
+                    raise BadInput("this model's predictor has no cached rollout; use auto or plain")
         if compile:
             self.move = torch.compile(self.move, dynamic=False)
 

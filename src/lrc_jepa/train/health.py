@@ -92,7 +92,9 @@ class HealthCheck:
         figures = {}
         for name in self.store.quantities:
             column = self.store.columns[name]
-            known, truth = (np.asarray(column[r]).reshape(len(r), -1) for r in (self.fit_rows, self.test_rows))
+            known, truth = (
+                np.asarray(column[r]).reshape(len(r), -1) for r in (self.fit_rows, self.test_rows)
+            )
             for stream in fit:
                 readout = Readout.fit(fit[stream], known)
                 figures[f"r2_{stream}.{name}"] = r_squared(readout(test[stream]), truth)
