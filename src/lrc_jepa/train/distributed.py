@@ -147,7 +147,7 @@ def launch(arguments: list[str], processes: int) -> dict[str, Any]:
     The short form of `torchrun --standalone --nproc-per-node N`; it ends with the exit code of the
     run, and a stop signal reaches every process.
     """
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
     threads = os.environ.get("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
     shared = {
         **os.environ,
