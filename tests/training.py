@@ -7,31 +7,20 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
-from lrc_jepa.data.store import Store, StoreWriter
+from lrc_jepa.bench.madeup import made_up_store
+from lrc_jepa.data.store import Store
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.train.loop import assemble
 
 CPU = torch.device("cpu")
 
 
-def make_store(path, *, episodes=8, length=40, size=32):
-    """Episodes of a bright dot that moves as its actions say."""
-    rng = np.random.default_rng(0)
-    meta = {"world": "tworoom", "action_low": [-1.0, -1.0], "action_high": [1.0, 1.0]}
-    with StoreWriter(path, meta) as writer:
-        for _ in range(episodes):
-            action = rng.uniform(-1, 1, (length, 2)).astype(np.float32)
-            place = np.clip(size / 2 + np.cumsum(action, axis=0), 1, size - 3)
-            pixels = rng.integers(0, 40, (length, size, size, 3), dtype=np.uint8)
-            for frame, (x, y) in zip(pixels, place.astype(int), strict=True):
-                frame[y : y + 2, x : x + 2] = 255
-            state = place.astype(np.float32)
-            writer.add({"pixels": pixels, "action": action, "state": state, "place": state})
-    return Store(path)
+def make_store(path):
+    """A dataset that the debug recipe can be trained on."""
+    return made_up_store(path, episodes=8, length=40, size=32)
 
 
 def small_run(**train):
@@ -54,7 +43,7 @@ def pieces_of(config, data, run):
 def forkserver():
     """A process that has already imported torch, from which others start in milliseconds."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["lrc_jepa.train.loop", "torch.utils.tensorboard"])
+    context.set_forkserver_preload(["lrc_jepa.train.loop", "torch.utils.tensorboard", "torch._dynamo"])
     return context
 
 
@@ -84,9 +73,16 @@ def in_processes(world, function, *arguments, meeting):
     ]
     for process in processes:
         process.start()
-    found = dict(answers.get(timeout=1000) for _ in processes)
+    found = {}
+    while len(found) < world:
+        try:
+            number, answer = answers.get(timeout=1)
+            found[number] = answer
+        except queue.Empty:
+            crashed = [p.exitcode for p in processes if p.exitcode]
+            assert not crashed, f"processes ended with {crashed}"
     for process in processes:
-        process.join(timeout=100)
+        process.join()
     for answer in found.values():
         if isinstance(answer, Exception):
             raise answer

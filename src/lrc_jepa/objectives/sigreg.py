@@ -53,7 +53,8 @@ def quadrature(config: SigRegConfig, device: torch.device) -> tuple[Tensor, Tens
 def directions(width: int, config: SigRegConfig, generator: torch.Generator) -> Tensor:
     """Random unit columns (width, projections); drawn on the CPU so that every device agrees."""
     drawn = torch.randn(width, config.projections, generator=generator)
-    return drawn / drawn.norm(dim=0, keepdim=True).clamp_min(1e-12)
+    lengths: Tensor = torch.linalg.vector_norm(drawn, dim=0, keepdim=True)
+    return drawn / lengths.clamp_min(1e-12)
 
 
 def sigreg(z: Tensor, config: SigRegConfig, generator: torch.Generator) -> Tensor:
