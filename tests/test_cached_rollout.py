@@ -134,7 +134,7 @@ def test_a_carry_is_never_changed():
     model = make()
     past, blocks, plans = inputs(1, 2, 2, 5)
     with torch.no_grad():
-        carry, state = model.advance(model.prepare(past, blocks), plans[0, :, 0])
+        carry, _state = model.advance(model.prepare(past, blocks), plans[0, :, 0])
         before = model.advance(carry, plans[0, :, 1])[1]
         for t in range(2, 5):  # other futures from the same carry
             later, _ = model.advance(carry, plans[0, :, t])
