@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import zipfile
 from itertools import pairwise
 from pathlib import Path
 
@@ -302,3 +303,25 @@ def test_hub_cache_of_links(tmp_path):
         file.symlink_to(blobs / str(number))
     import_dataset(path, tmp_path / "out", size=16)
     check_rows(Store(tmp_path / "out"), made, "observation_state", 8)
+
+
+def test_zarr_in_a_zip_and_in_format_3(tmp_path):
+    import zarr
+
+    made = episodes()
+    path = zarr_replay(tmp_path, made)
+    packed = tmp_path / "packed.zarr.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        for file in sorted(p for p in path.rglob("*") if p.is_file()):
+            archive.write(file, file.relative_to(path).as_posix())
+    import_dataset(packed, tmp_path / "zip", size=16)
+    check_rows(Store(tmp_path / "zip"), made, "state", 0)
+    old, new = (
+        zarr.open_group(str(path), mode="r"),
+        zarr.open_group(str(tmp_path / "new"), mode="w", zarr_format=3),
+    )
+    for name in ("data/img", "data/action", "data/state", "meta/episode_ends"):
+        values = old[name][:]
+        new.create_array(name, shape=values.shape, dtype=values.dtype, chunks=old[name].chunks)[:] = values
+    import_dataset(tmp_path / "new", tmp_path / "out", size=16)
+    check_rows(Store(tmp_path / "out"), made, "state", 0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -31,6 +32,7 @@ from lrc_jepa.errors import BadInput
 
 Array = NDArray[Any]
 MOST_CHUNK_BYTES = 1 << 31
+CHUNK = re.compile(r"(c[/.])?\d+([/.]\d+)*")  # name of a chunk's file below its array
 SAFE_CODECS = frozenset(
     {"blosc", "zlib", "gzip", "bz2", "lzma", "zstd", "lz4", "shuffle", "delta", "bytes", "transpose"}
 )
@@ -42,12 +44,6 @@ def _codecs(metadata: Any) -> list[str]:
         packed = [*(metadata.filters or ()), *([metadata.compressor] if metadata.compressor else ())]
         return [str(codec.codec_id) for codec in packed]
     return [str(codec.to_dict().get("name")) for codec in metadata.codecs]
-
-
-def _is_chunk(name: str) -> bool:
-    """Whether a file below an array is a chunk: all but its descriptions."""
-    last = name.rpartition("/")[2]
-    return bool(last) and not last.startswith(".") and last != "zarr.json"
 
 
 class Replay(Source):
@@ -115,24 +111,30 @@ class Replay(Source):
         if not 0 < size <= MOST_CHUNK_BYTES:
             raise BadInput(f"{what} claims chunks of {array.chunks}")
         if codecs and codecs[-1] == "blosc":
-            for stored, head in self._chunk_heads(str(array.path)):
+            for stored, head in self._chunks(array):
                 check_chunk(head, stored, size, what)
 
-    def _chunk_heads(self, path: str) -> Iterator[tuple[int, bytes]]:
-        """Size and first bytes of each stored chunk of the array at `path`."""
+    def _chunks(self, array: Any) -> Iterator[tuple[int, bytes]]:
+        """Size and first bytes of each stored chunk of an array.
+
+        zarr itself would go through every chunk the header claims to have.
+        """
+        path = str(array.path)
         with reading(f"{self.what}: {path}"):
             if self.path.is_file():
                 with zipfile.ZipFile(self.path) as archive:
                     for info in archive.infolist():
-                        if info.filename.startswith(f"{path}/") and _is_chunk(info.filename):
+                        if CHUNK.fullmatch(info.filename.removeprefix(f"{path}/")):
                             with archive.open(info) as stream:
                                 yield info.file_size, stream.read(HEADER)
                 return
-            for folder, _, files in os.walk(self.path / path):
-                for name in filter(_is_chunk, files):
-                    with (Path(folder) / name).open("rb") as handle:
-                        head = handle.read(HEADER)
-                        yield handle.seek(0, os.SEEK_END), head
+            root = self.path / path
+            for folder, _, files in os.walk(root):
+                for file in (Path(folder) / name for name in files):
+                    if CHUNK.fullmatch(file.relative_to(root).as_posix()):
+                        with file.open("rb") as handle:
+                            head = handle.read(HEADER)
+                            yield handle.seek(0, os.SEEK_END), head
 
     def _checked(self, array: Any, what: str) -> Any:
         self._safe(array, what)
@@ -145,7 +147,7 @@ class Replay(Source):
         with reading(what):
             sides = zip(array.shape, array.chunks, strict=True)
             expected = math.prod(-(-side // chunk) for side, chunk in sides)
-            return expected < 1 << 32 and bool(array.nchunks_initialized >= expected)
+        return bool(sum(1 for _ in self._chunks(array)) >= expected)
 
     def frames(self, episode: int) -> Iterator[NDArray[np.uint8]]:
         """Every frame, read along the chunks."""
