@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import queue
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
