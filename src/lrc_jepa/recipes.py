@@ -49,7 +49,9 @@ SETTINGS: dict[str, Setting] = {
     "bridge": Setting(
         action_dim=7, clips=985_631, paper=TrainConfig(epochs=20, batch_size=192, lr=5e-4), blocks=3
     ),
+    "robot": Setting(action_dim=7, clips=985_631, blocks=3),
 }
+ANY_ACTIONS = ("robot",)  # settings whose action width comes from the data
 
 
 def _paper(setting: Setting) -> RunConfig:

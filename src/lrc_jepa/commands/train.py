@@ -29,7 +29,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.files import write_json
 from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.models.backbones import without_weights
-from lrc_jepa.recipes import SETTINGS, SIZES, SYSTEMS, get_recipe, reported_name
+from lrc_jepa.recipes import ANY_ACTIONS, SETTINGS, SIZES, SYSTEMS, get_recipe, reported_name
 from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint
 from lrc_jepa.train.distributed import check_shares, launch, launched, team, wait_for_all
 from lrc_jepa.train.estimate import estimate
@@ -158,6 +158,8 @@ def main(argv: list[str]) -> dict[str, Any]:
     check_out(out, resume=args.resume, overwrite=args.overwrite)
     data = args.data or Path("datasets") / f"{config.world}-clean"
     store = Store(data)
+    if config.world in ANY_ACTIONS:
+        config = dataclasses.replace(config, action_dim=store.action.shape[1])
     check_data(config, store)
     check_shares(config.train, args.nproc)
     if args.nproc > 1 and not launched():
