@@ -1,4 +1,4 @@
-"""How fast planning is: plain against cached rollout, against bare matrix products, over many worlds.
+"""How fast planning is: plain against cached rollout, against bare matrix products, and what a search needs.
 
     python benchmarks/plan.py --size paper --rounds 3 --threads 2
 
@@ -21,12 +21,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from lrc_jepa.config import PlanConfig
+from lrc_jepa.config import ImprovedConfig, PlanConfig
+from lrc_jepa.envs import tworoom
 from lrc_jepa.models import build_model
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.plan.planners import solve
@@ -224,6 +226,61 @@ def bench_environments(
     return rows
 
 
+SEARCHES: list[tuple[str, dict[str, Any]]] = [
+    ("cem", {}),
+    ("cem", {"samples": 100, "iterations": 8, "elites": 8}),
+    ("shooting", {"samples": 100, "iterations": 8, "elites": 8}),
+    ("mppi", {"samples": 100, "iterations": 8, "elites": 16}),
+    ("icem", {"samples": 100, "iterations": 8, "elites": 8, "improved": ImprovedConfig(colour=0.0)}),
+    ("icem", {"samples": 100, "iterations": 8, "elites": 8, "improved": ImprovedConfig(colour=1.0)}),
+    ("icem", {"samples": 64, "iterations": 8, "elites": 8}),
+    ("icem", {"samples": 100, "iterations": 8, "elites": 8}),
+    ("icem", {"samples": 100, "iterations": 8, "elites": 8, "std": 1.5}),
+]
+
+
+def bench_search(pairs: int = 300, seed: int = 0, scale: float = 0.5) -> list[dict[str, Any]]:
+    """Planners on TwoRoom's own physics instead of a model: what the search alone can and cannot do.
+
+    The goal is where the expert stands after 25 steps; a plan of five blocks of five actions succeeds
+    if it ends within 16 pixels of it. `scale` is the standard deviation that actions are measured in.
+    """
+    rng = np.random.default_rng(seed)
+    start, target = (np.stack([tworoom.initial(rng) for _ in range(pairs)]) for _ in range(2))
+    goal = start
+    for _ in range(25):
+        goal = tworoom.move(goal, tworoom.head_for(goal, target))
+
+    def cost(plans: Tensor) -> Tensor:
+        batch, samples, horizon, _ = plans.shape
+        position = start.repeat(samples, axis=0)
+        actions = scale * plans.numpy().reshape(batch * samples, 5 * horizon, 2)
+        for step in range(actions.shape[1]):
+            position = tworoom.move(position, actions[:, step])
+        away = np.square(position - goal.repeat(samples, axis=0)).sum(axis=1)
+        return torch.from_numpy(away.reshape(batch, samples))
+
+    bound = torch.full((10,), 1 / scale)
+    rows = []
+    for name, changes in SEARCHES:
+        config = PlanConfig(planner=name, **changes)
+        plan = solve(cost, Box(-bound, bound, 5), config, episode_generators(seed, list(range(pairs))))
+        reached = cost(plan.actions[:, None])[:, 0].sqrt() < 16
+        rows.append(
+            {
+                "planner": name,
+                "samples": config.samples,
+                "iterations": config.iterations,
+                "std": config.std,
+                "colour": config.improved.colour if name.startswith("icem") else None,
+                "plans_scored": plan.evaluations // config.horizon,
+                "reached": int(reached.sum()),
+                "pairs": pairs,
+            }
+        )
+    return rows
+
+
 def main() -> None:
     """Run all of it and print one JSON object."""
     parser = argparse.ArgumentParser(
@@ -234,7 +291,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--compiled", action="store_true", help="measure the compiled rollout too")
-    parser.add_argument("--only", choices=("rollout", "memory", "environments"), default=None)
+    parser.add_argument("--only", choices=("rollout", "memory", "environments", "search"), default=None)
     args = parser.parse_args()
     result: dict[str, Any] = {}
     if args.only in (None, "rollout"):
@@ -251,6 +308,8 @@ def main() -> None:
         result["environments"] = bench_environments(
             args.size, rounds=args.rounds, threads=args.threads, iterations=args.iterations
         )
+    if args.only in (None, "search"):
+        result["search"] = bench_search()
     print(json.dumps(result, indent=2))
 
 

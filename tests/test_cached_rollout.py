@@ -3,19 +3,25 @@
 import copy
 import dataclasses
 import functools
+import importlib.util
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
 
 from lrc_jepa.config import ClipConfig, EncoderConfig, ModelConfig, PlanConfig, PredictorConfig, RunConfig
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models import build_model
 from lrc_jepa.plan.cost import LatentCost, rows_in
+from lrc_jepa.plan.planners import solve
 from lrc_jepa.plan.rollout import Rollout, rollout
+from lrc_jepa.plan.search import Box, episode_generators
 from lrc_jepa.protocols import Cached
 from lrc_jepa.train.checkpoint import Deployment, load_checkpoint, save_checkpoint
 from lrc_jepa.types import Spec
@@ -252,3 +258,78 @@ def test_a_gradient_through_chunks_is_the_whole_gradient():
         slopes.append(torch.autograd.grad(cost(leaf).sum(), leaf)[0])
     assert rows_in(1, model.spec, 96 + 3 * 256) < 128
     assert close(slopes[0], slopes[1])
+
+
+@pytest.mark.parametrize("name", ["cem", "icem", "mppi", "cem+gradient"])
+def test_plans_through_the_network_alone_or_among_fifty(name):
+    model = make()
+    past, blocks, _ = inputs(50, 2, 1, 1)
+    goal = torch.randn(50, 1, WIDTH, generator=torch.Generator().manual_seed(5))
+    box = Box(torch.full((10,), -2.0), torch.full((10,), 2.0), 5)
+    config = PlanConfig(planner=name, samples=40, iterations=6, elites=6, horizon=3)
+
+    def plan(which):
+        with torch.inference_mode():
+            cost = LatentCost(model, past[which], blocks[which], goal[which], config)
+            return solve(cost, box, config, episode_generators(0, which)).actions
+
+    everyone = plan(list(range(50)))
+    for alone in (3, 41):
+        assert torch.allclose(plan([alone])[0], everyone[alone], atol=1e-3)
+
+
+def test_work_is_saved_at_the_papers_size():
+    """Matrix products of the paper's predictor, one history frame and five blocks: 84.3 to 47.3 GFLOP in 300."""
+    model = build_model(RunConfig(model=ModelConfig(family="compact", context=None, decoder=None))).eval()
+    past, blocks, plans = torch.randn(1, 1, 1, 192), torch.zeros(1, 0, 10), torch.randn(1, 4, 5, 10)
+    flops = {}
+    with torch.no_grad():
+        for mode in ("plain", "cached"):
+            cost = LatentCost(model, past, blocks, past[:, 0], PlanConfig(rollout=mode))
+            with FlopCounterMode(display=False) as counter:
+                cost(plans)
+            flops[mode] = counter.get_total_flops() / 4 * 300 / 1e9
+    assert flops["plain"] == pytest.approx(84.3, abs=0.1)
+    assert flops["cached"] < 47.4
+
+
+def test_the_step_can_be_compiled(monkeypatch):
+    """Traced whole; the code generator itself takes a minute and is left out."""
+    real = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda f, **k: real(f, backend="eager", fullgraph=True, **k))
+    model = make(history=2, layers=2)
+    past, blocks, plans = inputs(1, 1, 3, 3)
+    goal = torch.randn(1, 1, WIDTH)
+    with torch.no_grad():
+        found = [LatentCost(model, past, blocks, goal, PlanConfig(compile=c))(plans) for c in (False, True)]
+    assert torch.allclose(found[0], found[1], rtol=1e-5)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(BadInput, match="needs a C"):
+        LatentCost(model, past, blocks, goal, PlanConfig(compile=True))
+
+
+def benchmark():
+    path = Path(__file__).parents[1] / "benchmarks" / "plan.py"
+    spec = importlib.util.spec_from_file_location("bench_plan", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_benchmark_measures_what_it_says():
+    threads = torch.get_num_threads()
+    bench = benchmark()
+    found = bench.bench_rollout("debug", iterations=2, samples=40, rounds=1, threads=threads)
+    assert {"plain_s", "cached_s", "ratio", "gflops", "matmul_gflops", "max_rel_diff"} <= set(found)
+    assert found["max_rel_diff"] < 1e-4 and found["cached_gflop"] < found["plain_gflop"]
+    assert found["gflops"] == pytest.approx(found["cached_gflop"] / found["cached_s"])
+    assert found["share_of_matmul"] < 1
+    rows = bench.bench_environments(
+        "debug", counts=(1, 4), rounds=1, threads=threads, iterations=2, samples=40
+    )
+    assert [row["environments"] for row in rows] == [1, 4]
+
+
+def test_memory_is_flat_over_twenty_replans():
+    found = benchmark().bench_memory("debug", replans=20, samples=100)
+    assert len(found["resident_mb"]) == 20 and found["growth_mb"] < 4

@@ -107,7 +107,7 @@ def action_box(deployment: Deployment, device: torch.device) -> Box:
         torch.from_numpy(deployment.normalizer.normalize(np.tile(np.asarray(bound, np.float32), repeat)))
         for bound in (deployment.action_low, deployment.action_high)
     ]
-    return Box(bounds[0].to(device), bounds[1].to(device))
+    return Box(bounds[0].to(device), bounds[1].to(device), repeat)
 
 
 class Planner:

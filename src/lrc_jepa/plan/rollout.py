@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -25,6 +27,11 @@ def uses_cache(model: WorldModel, mode: Mode) -> bool:
 def _plain(x: Tensor) -> Tensor:
     """The same values as a tensor that gradients may pass by, whatever mode it was made in."""
     return x.clone() if x.is_inference() else x
+
+
+def _check_compiler(device: torch.device) -> None:
+    if device.type == "cpu" and not any(map(shutil.which, (os.environ.get("CXX", "c++"), "g++", "clang++"))):
+        raise BadInput("compiling for the CPU needs a C++ compiler; install g++, or plan without compiling")
 
 
 class Rollout:
@@ -52,6 +59,7 @@ class Rollout:
                 elif mode == "cached":
                     raise BadInput("this model's predictor has no cached rollout; use auto or plain")
         if compile:
+            _check_compiler(past.device)
             self.move = torch.compile(self.move, dynamic=False)
 
     def steps(self, plans: Tensor) -> Iterator[Tensor]:
