@@ -10,7 +10,7 @@ demo: $(VENV)/.core
 	$(BIN)/lrc demo
 
 test: $(VENV)/.full
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 check: $(VENV)/.full
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

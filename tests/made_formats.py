@@ -73,7 +73,7 @@ def swm_hdf5(folder: Path, made: list[Episode], *, old: bool = False) -> Path:
         if old:
             packing = hdf5plugin.Blosc(cname="lz4", clevel=5, shuffle=hdf5plugin.Blosc.SHUFFLE)
             file.create_dataset("pixels", data=pixels, chunks=(6, *pixels.shape[1:]), **packing)
-            file.create_dataset("action", data=action, chunks=(10, 2))
+            file.create_dataset("action", data=action, chunks=(min(10, len(action)), 2))
         else:
             file.create_dataset("pixels", data=pixels, chunks=(1, *pixels.shape[1:]))
             file.create_dataset("action", data=action, chunks=(1, 2))

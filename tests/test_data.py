@@ -136,7 +136,7 @@ def test_damage_is_noticed(tmp_path):
     with pytest.raises(BadInput):
         Store(tmp_path / "d")
     path.unlink()
-    with pytest.raises(BadInput, match="column pixels is missing"):
+    with pytest.raises(BadInput, match="column 'pixels' is missing"):
         Store(tmp_path / "d")
 
 

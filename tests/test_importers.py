@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+import zipfile
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +24,10 @@ from made_formats import (
 )
 
 from lrc_jepa.data.importers import FORMATS, detect, import_dataset
+from lrc_jepa.data.importers.base import inside
 from lrc_jepa.data.importers.images import to_square
+from lrc_jepa.data.importers.lerobot import fill
+from lrc_jepa.data.importers.pickles import load_numbers
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 
@@ -233,3 +239,89 @@ def test_unknown_sources(tmp_path):
         with pytest.raises(BadInput, match=words):
             import_dataset(tmp_path / "empty", tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
+
+
+def test_output_that_cannot_be_written(tmp_path):
+    path = swm_hdf5(tmp_path, episodes())
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match="failed"):
+        import_dataset(path, tmp_path / "file" / "out", size=16)
+    for out in (".", "/"):
+        with pytest.raises(BadInput, match="name a folder"):
+            import_dataset(path, Path(out), size=16, overwrite=True)
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_real_pickles_are_read(protocol, tmp_path):
+    """What numpy writes in every protocol comes back, orders of bytes and axes included."""
+    value = {
+        "f8": np.arange(6.0).reshape(2, 3),
+        "fortran": np.asfortranarray(np.arange(6, dtype=np.int32).reshape(2, 3)),
+        "big": np.arange(3, dtype=">f4"),
+        "bool": np.array([True, False]),
+        "scalar": np.float32(2.5),
+        "words": np.array(["a", "bcd"]),
+        "objects": [np.zeros(2), None, "text", (1, 2.0)],
+        "empty": np.zeros((0, 7)),
+    }
+    value["same"] = value["f8"]
+    (tmp_path / "x.pkl").write_bytes(pickle.dumps(value, protocol))
+    back = load_numbers(tmp_path / "x.pkl", "x")
+    assert back.keys() == value.keys() and back["objects"][1:] == [None, "text", (1, 2.0)]
+    for name in ("f8", "fortran", "big", "bool", "words", "empty", "same"):
+        assert np.array_equal(back[name], value[name]) and back[name].dtype.kind == value[name].dtype.kind
+    assert back["scalar"] == 2.5
+
+
+def test_path_templates():
+    values = {"episode_index": 7, "video_key": "a.b"}
+    assert fill("x/{episode_index:06d}/{video_key}.mp4", values, "it") == "x/000007/a.b.mp4"
+    for bad in (
+        "{episode_index.real}",
+        "{episode_index:9999999d}",
+        "{other}",
+        "{",
+        None,
+        "{episode_index!s}",
+    ):
+        with pytest.raises(BadInput):
+            fill(bad, values, "it")
+    for bad in ("../x", "/x", "a/../../x", "", "c:x", "a\\b", "a\0"):
+        with pytest.raises(BadInput, match="not inside"):
+            inside(Path("root"), bad, "it")
+    assert inside(Path("root"), "a/b.parquet", "it") == Path("root/a/b.parquet")
+
+
+def test_hub_cache_of_links(tmp_path):
+    """The hub's cache keeps files as links into another folder; that is no climbing out."""
+    made = episodes()
+    path = lerobot(tmp_path, made, "v3.0")
+    blobs = tmp_path / "blobs"
+    blobs.mkdir()
+    for number, file in enumerate(sorted(p for p in path.rglob("*") if p.is_file())):
+        file.rename(blobs / str(number))
+        file.symlink_to(blobs / str(number))
+    import_dataset(path, tmp_path / "out", size=16)
+    check_rows(Store(tmp_path / "out"), made, "observation_state", 8)
+
+
+def test_zarr_in_a_zip_and_in_format_3(tmp_path):
+    import zarr
+
+    made = episodes()
+    path = zarr_replay(tmp_path, made)
+    packed = tmp_path / "packed.zarr.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        for file in sorted(p for p in path.rglob("*") if p.is_file()):
+            archive.write(file, file.relative_to(path).as_posix())
+    import_dataset(packed, tmp_path / "zip", size=16)
+    check_rows(Store(tmp_path / "zip"), made, "state", 0)
+    old, new = (
+        zarr.open_group(str(path), mode="r"),
+        zarr.open_group(str(tmp_path / "new"), mode="w", zarr_format=3),
+    )
+    for name in ("data/img", "data/action", "data/state", "meta/episode_ends"):
+        values = old[name][:]
+        new.create_array(name, shape=values.shape, dtype=values.dtype, chunks=old[name].chunks)[:] = values
+    import_dataset(tmp_path / "new", tmp_path / "out", size=16)
+    check_rows(Store(tmp_path / "out"), made, "state", 0)

@@ -1,6 +1,7 @@
 """Every measure against a truth that is known."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
@@ -326,3 +327,28 @@ def test_split_and_normaliser_of_recovery_are_the_checkpoints(store, run):
     checkpoint = load_checkpoint(newest_checkpoint(run))
     split = Split.by_episode(store, checkpoint.config.clip)
     assert np.allclose(ActionNormalizer.fit(store, split.train).std, checkpoint.deployment.normalizer.std)
+
+
+def test_lab_runs_what_applies_once_and_writes_the_page(run, tmp_path):
+    from lrc_jepa.commands import lab
+
+    home = tmp_path / "run"
+    shutil.copytree(run, home)
+    (home / "results.jsonl").unlink(missing_ok=True)
+    first = lab.main([str(home), "--quick", "--pairs", "10", "--out", str(tmp_path / "page")])
+    assert first["ran"] == first["experiments"] == 6
+    again = lab.main([str(home), "--quick", "--pairs", "10", "--out", str(tmp_path / "page")])
+    assert again["ran"] == 0
+    text = (tmp_path / "page" / "index.html").read_text()
+    for title in ("Expert-action recovery", "Probes", "Interventions", "Stress tests"):
+        assert f"<h2>{title}</h2>" in text
+    made = {p.name for p in (tmp_path / "page" / "run").iterdir()}
+    assert {"probes.md", "probes.tex", "probes.csv", "recovery.svg", "stress-pca.svg"} <= made
+
+
+def test_tables_in_three_languages():
+    from lrc_jepa.report.tables import Table
+
+    table = Table("t", ["a", "b"], [["x_1", "5%"]])
+    assert table.markdown() == "| a | b |\n| --- | ---: |\n| x_1 | 5% |\n"
+    assert r"x\_1 & 5\% \\" in table.latex() and table.csv() == "a,b\nx_1,5%\n"

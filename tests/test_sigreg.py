@@ -1,81 +1,144 @@
+"""SIGReg in one pass against the plain formula, its closed forms and its options."""
+
 import math
 
-import numpy as np
 import pytest
 import torch
 
 from lrc_jepa.config import SigRegConfig
-from lrc_jepa.objectives.sigreg import GAUSSIAN_FLOOR, directions, quadrature, sigreg
+from lrc_jepa.errors import BadInput
+from lrc_jepa.objectives import sigreg as module
+from lrc_jepa.objectives.sigreg import GAUSSIAN_FLOOR, directions, quadrature, sigreg, sigreg_reference
+
+OPTIONS = {
+    "literal": SigRegConfig(projections=96),
+    "half": SigRegConfig(projections=96, grid="half"),
+    "lejepa": SigRegConfig(projections=96, grid="half", reach=3.0),
+    "flatten": SigRegConfig(projections=96, over_time="flatten"),
+    "few": SigRegConfig(projections=7, knots=3, reach=2.0),
+    "two waves": SigRegConfig(projections=7, knots=5),
+}
 
 
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
+def both(z, config):
+    """Value and gradient of the one-pass and of the plain form, through an upstream factor."""
+    found = []
+    for function in (sigreg, sigreg_reference):
+        leaf = z.clone().requires_grad_()
+        value = function(leaf, config, torch.Generator().manual_seed(3))
+        (2.5 * value).backward()
+        found.append((value.detach(), leaf.grad))
+    return found
 
 
-def test_floor_of_a_true_gaussian_is_not_zero():
-    config = SigRegConfig(projections=512)
-    values = [
-        float(sigreg(torch.randn(256, 8, 1, 16, generator=generator(s)), config, generator(s)))
-        for s in range(6)
-    ]
-    assert pytest.approx(1.0594, abs=1e-4) == GAUSSIAN_FLOOR
-    assert np.mean(values) == pytest.approx(GAUSSIAN_FLOOR, rel=0.05)
+@pytest.mark.parametrize("scale", [0.02, 1.0, 4.0])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_equals_the_plain_formula(name, scale):
+    torch.manual_seed(0)
+    z = scale * torch.randn(24, 4, 2, 16) + 0.3 * scale
+    (value, gradient), (plain, plain_gradient) = both(z, OPTIONS[name])
+    assert abs(value - plain) <= 1e-5 * abs(plain)
+    assert (gradient - plain_gradient).norm() <= 1e-5 * plain_gradient.norm()
 
 
-@pytest.mark.parametrize("rows", [16, 128])
-def test_collapse_to_zero_costs_a_fixed_share_of_the_batch(rows):
-    value = sigreg(torch.zeros(rows, 3, 1, 8), SigRegConfig(projections=8), generator())
-    assert float(value) == pytest.approx(0.40892 * rows, rel=1e-4)
+def test_equals_the_plain_formula_at_the_papers_size():
+    torch.manual_seed(1)
+    (value, gradient), (plain, plain_gradient) = both(torch.randn(128, 4, 1, 192), SigRegConfig())
+    assert abs(value - plain) <= 1e-5 * plain
+    assert (gradient - plain_gradient).norm() <= 1e-5 * plain_gradient.norm()
 
 
-def test_matches_a_dense_two_sided_quadrature():
+@pytest.mark.parametrize("chunk", [1, 24 * 3 * 5, 1 << 30])
+def test_the_chunk_changes_nothing(monkeypatch, chunk):
+    monkeypatch.setattr(module, "CPU_CHUNK", chunk)
+    torch.manual_seed(0)
+    (value, gradient), (plain, plain_gradient) = both(torch.randn(24, 3, 1, 8), SigRegConfig(projections=13))
+    assert torch.allclose(value, plain, rtol=1e-5)
+    assert (gradient - plain_gradient).norm() <= 1e-5 * plain_gradient.norm()
+
+
+def test_gradient_by_finite_differences():
+    torch.manual_seed(2)
     config = SigRegConfig(projections=5)
-    z = 0.7 * torch.randn(40, 2, 1, 6, generator=generator(3)) + 0.4
-    a = directions(6, config, generator(9)).double().numpy()
-    t = np.linspace(-8, 8, 4001)
-    phi = np.exp(-(t**2) / 2)
-    per_step = []
-    for step in range(2):
-        x = z[:, step, 0].double().numpy() @ a  # (rows, projections)
-        ecf = np.exp(1j * t[:, None, None] * x).mean(axis=1)  # (t, projections)
-        per_step.append(40 * np.trapezoid(np.abs(ecf - phi[:, None]) ** 2 * phi[:, None], t, axis=0).mean())
-    # 17 knots against 4001: the paper's grid is within a fraction of a percent of the integral here.
-    assert float(sigreg(z, config, generator(9))) == pytest.approx(np.mean(per_step), rel=5e-3)
+    z = torch.randn(6, 2, 1, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: sigreg(x, config, torch.Generator().manual_seed(0)), (z,))
 
 
-def test_knots_are_the_literal_grid():
-    t, weight = quadrature(SigRegConfig(), torch.device("cpu"))
-    literal = np.linspace(-5, 5, 17)
-    f = lambda x: np.cos(0.3 * x)  # noqa: E731
-    whole = np.trapezoid(f(literal) * np.exp(-(literal**2) / 2), literal)
-    assert float((weight * torch.cos(0.3 * t)).sum()) == pytest.approx(whole, rel=1e-6)
+def test_the_floor_of_a_gaussian_and_the_value_of_a_collapse():
+    torch.manual_seed(0)
+    values = [
+        float(sigreg(torch.randn(256, 4, 1, 32), SigRegConfig(), torch.Generator().manual_seed(s)))
+        for s in range(12)
+    ]
+    assert sum(values) / len(values) == pytest.approx(GAUSSIAN_FLOOR, rel=0.05)
+    collapsed = float(sigreg(torch.zeros(64, 3, 1, 32), SigRegConfig(), torch.Generator()))
+    assert collapsed == pytest.approx(0.40892 * 64, rel=1e-4)
 
 
-def test_a_wrong_mean_or_scale_costs_more():
+def test_per_step_averages_over_time_and_flatten_pools_it():
+    torch.manual_seed(0)
+    z = torch.randn(32, 3, 1, 8)
+    z[:, 1] += 2.0  # a step whose rows are off-centre
     config = SigRegConfig(projections=64)
-    z = torch.randn(256, 1, 1, 8, generator=generator())
-    values = [float(sigreg(x, config, generator())) for x in (z, 2 * z, 0.5 * z, z + 1)]
-    assert values[0] < min(values[1:]) / 3
+    steps = [float(sigreg(z[:, t : t + 1], config, torch.Generator().manual_seed(0))) for t in range(3)]
+    together = float(sigreg(z, config, torch.Generator().manual_seed(0)))
+    assert together == pytest.approx(sum(steps) / 3, rel=1e-5)
+    flat = SigRegConfig(projections=64, over_time="flatten")
+    pooled = float(sigreg(z, flat, torch.Generator().manual_seed(0)))
+    rows = float(sigreg(z.reshape(96, 1, 1, 8), config, torch.Generator().manual_seed(0)))
+    assert pooled == pytest.approx(rows, rel=1e-5)
+    assert pooled != pytest.approx(together, rel=0.05)
 
 
-def test_statistic_is_over_the_batch_not_over_time():
-    # Each clip constant in time, clips Gaussian: fine per step. Each step constant over the batch: collapsed.
-    z = torch.randn(64, 1, 1, 4, generator=generator()).expand(-1, 16, -1, -1)
-    config = SigRegConfig(projections=32)
-    assert float(sigreg(z, config, generator())) < 3
-    assert float(sigreg(z.transpose(0, 1)[:16], config, generator())) > 3
+def test_the_half_grid_sees_what_the_literal_one_aliases():
+    """A projection that is off by 2 pi / dt looks the same at every knot of the literal grid."""
+    torch.manual_seed(0)
+    shift = 2 * math.pi / 0.625
+    z = torch.randn(512, 1, 1, 1)
+
+    def score(rows, grid):
+        config = SigRegConfig(projections=1, grid=grid)
+        return float(sigreg(rows, config, torch.Generator().manual_seed(0)))
+
+    assert score(z + shift, "full") == pytest.approx(score(z, "full"), abs=0.05)
+    assert score(z + shift, "half") > 50
 
 
-def test_float32_whatever_the_autocast():
-    z = torch.randn(32, 2, 1, 8, generator=generator())
+def test_the_quadrature_is_the_trapezoid_rule():
+    for config in OPTIONS.values():
+        knots, weights = quadrature(config, torch.device("cpu"))
+        points = config.knots if config.grid == "full" else 2 * config.knots - 1
+        whole = torch.linspace(-config.reach, config.reach, points)
+        expected = torch.trapezoid(torch.exp(-whole.square() / 2) * whole.square().cos(), whole)
+        assert torch.allclose((weights * knots.square().cos()).sum(), expected, rtol=1e-5)
+
+
+def test_it_is_float32_whatever_the_autocast():
+    torch.manual_seed(0)
+    z = torch.randn(64, 2, 1, 16)
+    config = SigRegConfig(projections=64)
+    plain = sigreg(z, config, torch.Generator().manual_seed(0))
     with torch.autocast("cpu", torch.bfloat16):
-        inside = sigreg(z, SigRegConfig(), generator())
-    assert inside.dtype == torch.float32
-    assert torch.equal(inside, sigreg(z, SigRegConfig(), generator()))
+        cast = sigreg(z, config, torch.Generator().manual_seed(0))
+    assert cast.dtype == torch.float32
+    assert torch.equal(cast, plain)
 
 
-def test_width_one_and_half_precision_input_are_finite():
-    z = torch.randn(16, 2, 1, 1).bfloat16().requires_grad_()
-    value = sigreg(z, SigRegConfig(projections=4), generator())
-    value.backward()
-    assert math.isfinite(float(value)) and bool(z.grad.isfinite().all())
+def test_directions_are_unit_and_follow_the_generator():
+    config = SigRegConfig(projections=10)
+    first = directions(6, config, torch.Generator().manual_seed(0))
+    assert first.shape == (6, 10)
+    assert torch.allclose(first.norm(dim=0), torch.ones(10))
+    assert torch.equal(first, directions(6, config, torch.Generator().manual_seed(0)))
+    assert not torch.equal(first, directions(6, config, torch.Generator().manual_seed(1)))
+
+
+def test_no_gradient_is_formed_when_none_is_asked_for():
+    value = sigreg(torch.randn(8, 1, 1, 4), SigRegConfig(projections=4), torch.Generator())
+    assert not value.requires_grad
+
+
+@pytest.mark.parametrize("values", [{"knots": 16}, {"knots": 1}, {"knots": 2, "grid": "half"}])
+def test_grids_that_cannot_be_are_refused(values):
+    with pytest.raises(BadInput, match="knots"):
+        SigRegConfig(**values)

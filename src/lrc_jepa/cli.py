@@ -24,6 +24,7 @@ COMMANDS = {
     "intervene": "shuffle, swap or walk along the two streams, and look",
     "stress": "plan with a smaller latent or disturbed pictures",
     "ablate": "vary one field of a recipe and measure what it does",
+    "lab": "every experiment that applies to a run, and one page",
     "report": "write one page about one or several runs",
     "doctor": "check what is installed here and what it can do",
 }

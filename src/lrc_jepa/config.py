@@ -174,6 +174,17 @@ class SigRegConfig:
     """Trapezoid points."""
     reach: float = 5.0
     """The characteristic function is compared on [-reach, reach]."""
+    grid: Literal["full", "half"] = "full"
+    """full: the knots lie on [-reach, reach], as the paper says; half: on [0, reach], mirrored, so that
+    the same number of knots is twice as fine and a projection may stray twice as far unseen."""
+    over_time: Literal["per_step", "flatten"] = "per_step"
+    """per_step: the clips of a batch are tested at each time step; flatten: all its frames at once."""
+
+    def __post_init__(self) -> None:
+        if self.knots < 3 or (self.grid == "full" and self.knots % 2 == 0):
+            raise BadInput(
+                f"SIGReg needs at least 3 knots, and an odd number on the full grid, not {self.knots}"
+            )
 
 
 @dataclass(frozen=True)
@@ -228,7 +239,7 @@ class TrainConfig:
     epochs: float = 10.0
     """Passes over the training clips, where `steps` is 0."""
     batch_size: int = 128
-    """Clips per step."""
+    """Clips per step, over all processes together."""
     lr: float = 5e-5
     """Peak learning rate."""
     decoder_lr: float = 0.0
@@ -251,6 +262,23 @@ class TrainConfig:
     """Steps between two checkpoints; 0: ten in a run."""
     keep: int = 3
     """Checkpoints kept, the newest ones."""
+    explosion: float = 1000.0
+    """A total loss this many times its first value stops the run; 0: only one that is not finite does."""
+    chunks: int = 1
+    """Encode and decode a batch in this many chunks, each computed again in the backward pass: the memory
+    of one chunk and the numbers of the whole batch, which accumulated gradients would not have."""
+    prefetch: int = 2
+    """Batches read ahead in the background."""
+    memory: float = 0.25
+    """Frames that take at most this share of the free memory are read into it; others stay on disk."""
+    compile: bool = False
+    """Compile the network with torch.compile: a slow first step, then faster ones."""
+
+    def __post_init__(self) -> None:
+        least = {"log_every": 1, "keep": 1, "chunks": 1, "prefetch": 0}
+        for name, bound in least.items():
+            if getattr(self, name) < bound:
+                raise BadInput(f"train.{name} must be at least {bound}, not {getattr(self, name)}")
 
 
 @dataclass(frozen=True)
@@ -274,8 +302,8 @@ class GradientConfig:
     starts: int = 8
     """Plans improved side by side."""
     rate: float = 0.1
-    """Adam's step, in normalised action units."""
-    polish: int = 5
+    """Adam's step, in units of the search's standard deviation: the first, or that of the elites."""
+    polish: int = 10
     """Steps that follow a sampling planner in `cem+gradient` and `icem+gradient`."""
 
 
@@ -294,7 +322,7 @@ class PlanConfig:
     std: float = 1.0
     """Initial standard deviation, in normalised action units."""
     temperature: float = 0.5
-    """MPPI: an elite this many standard deviations of the elites' costs dearer weighs 1/e of another."""
+    """MPPI: an elite dearer by this share of the range of the elites' costs weighs 1/e as much."""
     improved: ImprovedConfig = ImprovedConfig()
     gradient: GradientConfig = GradientConfig()
     cost: Literal["terminal", "sum"] = "terminal"

@@ -26,6 +26,7 @@ def _console(*, stderr: bool) -> Console:
     return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else WIDTH)
 
 
+_active: list[str] = []
 _consoles = {"people": _console(stderr=False)}
 
 
@@ -87,9 +88,13 @@ def progress_bar(title: str, total: int) -> Iterator[Bar]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    hidden = not console().is_terminal
-    with Progress(*columns, console=console(), transient=True, disable=hidden) as progress:
-        yield Bar(progress, progress.add_task(title, total=total, note=""), title, total)
+    hidden = not console().is_terminal or bool(_active)  # only the outermost bar is drawn
+    _active.append(title)
+    try:
+        with Progress(*columns, console=console(), transient=True, disable=hidden) as progress:
+            yield Bar(progress, progress.add_task(title, total=total, note=""), title, total)
+    finally:
+        _active.pop()
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> None:

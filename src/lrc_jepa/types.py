@@ -7,6 +7,7 @@ Time is always axis 1; plan samples are folded into B before a model sees them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -55,10 +56,14 @@ class Clip:
         """Number of clips."""
         return self.frames.shape[0]
 
-    def to(self, device: torch.device) -> Clip:
-        """The same clips on a device; episode numbers stay where they are."""
-        moved = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "episodes"}
-        return replace(self, **{name: x.to(device) for name, x in moved.items() if x is not None})
+    def map(self, change: Callable[[Tensor], Tensor]) -> Clip:
+        """The same clips with every tensor changed; episode numbers stay as they are."""
+        held = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "episodes"}
+        return replace(self, **{name: change(x) for name, x in held.items() if x is not None})
+
+    def to(self, device: torch.device, *, non_blocking: bool = False) -> Clip:
+        """The same clips on a device."""
+        return self.map(lambda x: x.to(device, non_blocking=non_blocking))
 
 
 @dataclass(frozen=True)

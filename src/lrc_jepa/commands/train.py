@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 import tyro
 
+from lrc_jepa.collective import rank
 from lrc_jepa.commands.arguments import first_positional, parse, pick_device
 from lrc_jepa.config import (
     ClipConfig,
@@ -29,8 +31,9 @@ from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.models.backbones import without_weights
 from lrc_jepa.recipes import SETTINGS, SIZES, SYSTEMS, get_recipe, reported_name
 from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint
+from lrc_jepa.train.distributed import check_shares, launch, launched, team, wait_for_all
 from lrc_jepa.train.estimate import estimate
-from lrc_jepa.train.loop import Pieces, Progress, assemble, count_clips, fit, total_steps
+from lrc_jepa.train.loop import Pieces, Progress, assemble, check_data, count_clips, fit, total_steps
 
 PARTS = ("clip", "model", "objective", "train", "plan")
 
@@ -53,6 +56,8 @@ class TrainArgs:
     """Train nothing: print parameters, steps and an estimate of time and memory."""
     device: str = "auto"
     """auto, cpu or cuda."""
+    nproc: int = 1
+    """Processes on this machine that share each batch; the short form of torchrun."""
     clip: ClipConfig = ClipConfig()
     model: ModelConfig = ModelConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
@@ -152,12 +157,29 @@ def main(argv: list[str]) -> dict[str, Any]:
     out = args.out or Path("runs") / args.recipe
     check_out(out, resume=args.resume, overwrite=args.overwrite)
     data = args.data or Path("datasets") / f"{config.world}-clean"
-    pieces = assemble(config, Store(data), out, pick_device(args.device))
-    if args.overwrite and not args.resume:
-        clear_run(out)
-    prepare_run(out, config, data)
-    checkpoint = train_with_bar(pieces, resume=args.resume)
-    say(f"trained {pieces.steps} steps; checkpoint {checkpoint}")
+    store = Store(data)
+    check_data(config, store)
+    check_shares(config.train, args.nproc)
+    if args.nproc > 1 and not launched():
+        return launch(["train", *argv], args.nproc)
+    with team(pick_device(args.device)) as device:
+        return train(args, config, store, out, device)
+
+
+def train(
+    args: TrainArgs, config: RunConfig, store: Store, out: Path, device: torch.device
+) -> dict[str, Any]:
+    """Train in this process, which may be one of several."""
+    pieces = assemble(config, store, out, device)
+    wait_for_all()  # each process has seen the folder as it was before rank 0 changes it
+    if rank() == 0:
+        if args.overwrite and not args.resume:
+            clear_run(out)
+        prepare_run(out, config, store.path)
+        checkpoint = train_with_bar(pieces, resume=args.resume)
+        say(f"trained {pieces.steps} steps; checkpoint {checkpoint}")
+    else:
+        checkpoint = fit(pieces, resume=args.resume)
     return {
         "run": str(out),
         "checkpoint": str(checkpoint),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import struct
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -31,6 +32,7 @@ FAILURES = (
     struct.error,
     zipfile.BadZipFile,
     zlib.error,
+    tokenize.TokenError,
 )
 DEFLATE_LIMIT = 1100  # deflate cannot shrink more than about 1032 times
 PLAIN = "biufSU"  # kinds of values that need no pickle

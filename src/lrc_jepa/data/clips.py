@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,12 @@ class Clips:
             [np.arange(o, o + r) for o, r in zip(store.ep_offset[episodes], room, strict=True)]
         )
         self.episode_of = np.repeat(episodes, room)
+        self.pixels: Array = store.pixels  # the memory map, until `hold` reads it
+        self.actions = normalizer.normalize(np.asarray(store.action))  # (rows, a)
+
+    def hold(self) -> None:
+        """Read all frames into memory."""
+        self.pixels = np.array(self.store.pixels)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -85,16 +92,15 @@ class Clips:
         return self.starts[clips][:, None] + self.config.frameskip * np.arange(self.frames)
 
     def gather(self, clips: Array) -> Clip:
-        """Read the clips with these numbers, in one vectorised read per column."""
+        """Read the clips with these numbers: one vectorised read per column, sorted if they are."""
         rows = self.frame_rows(clips)  # (B, T)
         size = 0 if "features" in self.columns else self.store.image_size
-        pixels = self.store.pixels[rows] if size else np.zeros((*rows.shape, 0, 0, 3), np.uint8)
-        skip = self.config.frameskip
-        steps = self.starts[clips][:, None] + np.arange((self.frames - 1) * skip)
-        blocks = self.store.action[steps].reshape(len(clips), self.frames - 1, -1)  # (B, T-1, A)
+        pixels = self.pixels[rows] if size else np.zeros((*rows.shape, 0, 0, 3), np.uint8)  # (B, T, h, w, 3)
+        steps = self.starts[clips][:, None] + np.arange((self.frames - 1) * self.config.frameskip)
+        blocks = self.actions[steps].reshape(len(clips), self.frames - 1, -1)  # (B, T-1, A)
         return Clip(
             frames=torch.from_numpy(pixels).permute(0, 1, 4, 2, 3),
-            actions=torch.from_numpy(self.normalizer.normalize(blocks)),
+            actions=torch.from_numpy(blocks),
             episodes=torch.from_numpy(self.episode_of[clips]),
             far=self._far(clips) if self.config.far else None,
             **{name: torch.from_numpy(column[rows]) for name, column in self.columns.items()},
@@ -113,13 +119,24 @@ class Clips:
         return torch.from_numpy(self.store.pixels[rows]).permute(0, 3, 1, 2)
 
 
+@lru_cache(maxsize=2)
 def epoch_order(count: int, seed: int, epoch: int) -> Array:
     """The order in which clips are visited in one epoch: a pure function, so resuming needs no state."""
-    return np.random.default_rng([seed, epoch]).permutation(count)
+    order = np.random.default_rng([seed, epoch]).permutation(count)
+    order.setflags(write=False)  # the cache hands the same array to everyone
+    return order
 
 
 def batch_ids(count: int, batch: int, seed: int, step: int) -> Array:
-    """The clip numbers of training step `step`; the tail that fills no batch is left out."""
+    """The clip numbers of training step `step`, ascending; the tail that fills no batch is left out.
+
+    A batch is a set: its order means nothing, and a sorted one is read from front to back.
+    """
     per_epoch = count // batch
     epoch, position = divmod(step, per_epoch)
-    return epoch_order(count, seed, epoch)[position * batch : (position + 1) * batch]
+    return np.sort(epoch_order(count, seed, epoch)[position * batch : (position + 1) * batch])
+
+
+def shard(ids: Array, rank: int, world: int) -> Array:
+    """The part of a batch that process `rank` of `world` reads: no clip twice, none left out."""
+    return np.array_split(ids, world)[rank]

@@ -18,8 +18,30 @@ from lrc_jepa.errors import BadInput
 Array = NDArray[Any]
 Kind = Literal["clean", "varied", "patterned"]
 KINDS: tuple[Kind, ...] = ("clean", "varied", "patterned")
-Dressing = tuple[Array, Array]
-"""Gain and offset, both of a shape that broadcasts over frames (B,h,w,3): x -> gain * x + offset."""
+
+
+@dataclass(frozen=True)
+class Dressing:
+    """What is laid over whole frames (B,h,w,3) with colours in [0,1]: x -> gain * x + offset."""
+
+    gain: Array  # (B or 1, h or 1, w or 1, 3 or 1)
+    offset: Array  # (B or 1, h or 1, w or 1, 3 or 1)
+
+    def over(self, frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Dress finished frames, each while it is in the processor's cache."""
+        if self.gain.size == 1 and self.offset.size == 1:
+            return frames
+        count = len(frames)
+        gains = np.broadcast_to(self.gain, (count, *self.gain.shape[1:]))
+        offsets = np.broadcast_to(
+            self.offset * np.float32(255) + np.float32(0.5), (count, *self.offset.shape[1:])
+        )
+        dressed = np.empty_like(frames)
+        for frame, gain, offset, out in zip(frames, gains, offsets, dressed, strict=True):
+            colours = frame * gain
+            colours += offset
+            out[:] = np.clip(colours, 0, 255.5, out=colours)
+        return dressed
 
 
 @dataclass(frozen=True)
@@ -68,32 +90,25 @@ class Appearance:
         return full
 
     def dressing(self, factors: Array, size: int, shade: Array | None = None) -> Dressing:
-        """What is laid over a whole frame: `shade` (B,h,w,1) where the look varies, or the mosaic."""
+        """What is laid over a whole frame: `shade` (B,h,w,3) where the look varies, or the mosaic."""
         nothing = np.zeros((1, 1, 1, 1), np.float32)
         if self.kind == "varied" and shade is not None:
-            return shade, nothing
+            return Dressing(shade, nothing)
         if self.kind == "patterned":
             index = np.arange(size) * self.cells // size
             mosaic = factors.reshape(-1, self.cells, self.cells, 3)[:, index][:, :, index]
-            return np.full((1, 1, 1, 1), 1 - self.opacity, np.float32), np.float32(self.opacity) * mosaic
-        return nothing + 1, nothing
+            return Dressing(nothing + np.float32(1 - self.opacity), np.float32(self.opacity) * mosaic)
+        return Dressing(nothing + 1, nothing)
 
 
 def shading(light: Array, across: Array, down: Array, size: int) -> NDArray[np.float32]:
-    """Light (B,) that falls off across and down the image by these slopes (B,) -> (B,size,size,1)."""
+    """Light (B,) that falls off across and down the image by these slopes (B,) -> (B,size,size,3)."""
     ramp = np.linspace(-1, 1, size, dtype=np.float32)
     slope = across[:, None, None] * ramp[None, None, :] + down[:, None, None] * ramp[None, :, None]
-    return np.asarray((light[:, None, None] * (1 + slope))[..., None], np.float32)
+    # The same for all three colours: NumPy is slow where it has to repeat along a short last axis.
+    return np.repeat((light[:, None, None] * (1 + slope))[..., None], 3, axis=3)
 
 
 def to_bytes(values: Array) -> NDArray[np.uint8]:
     """Colours around [0,1] -> the nearest of 256 levels."""
     return np.asarray(np.clip(values * 255 + 0.5, 0, 255.5), np.uint8)
-
-
-def dress(frames: NDArray[np.uint8], dressing: Dressing) -> NDArray[np.uint8]:
-    """Lay a dressing over finished frames (B,h,w,3)."""
-    gain, offset = dressing
-    if gain.size == 1 and gain.item() == 1 and not offset.any():
-        return frames
-    return to_bytes(frames * (gain / np.float32(255)) + offset)

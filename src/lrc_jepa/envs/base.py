@@ -70,3 +70,11 @@ class World:
     """Names of the factors that `varied` appearance can vary, in the order they are switched on."""
     batch: int = 64
     """Episodes that are simulated together."""
+
+    def pair(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        """A random start and a random goal that is not reached there already."""
+        start = self.initial(rng)
+        while True:
+            goal = self.initial(rng)
+            if not self.reached(start[None], goal[None])[0]:
+                return start, goal

@@ -34,6 +34,11 @@ def episode_rng(seed: int, episode: int) -> np.random.Generator:
     return np.random.default_rng([seed, episode])
 
 
+def appearance_rng(seed: int, episode: int) -> np.random.Generator:
+    """The generator of its look: the same motion can be collected in every appearance."""
+    return np.random.default_rng([seed, episode, 1])
+
+
 @dataclass(frozen=True)
 class Job:
     """Episodes that are collected together; how they are grouped does not change them."""
@@ -47,11 +52,10 @@ class Job:
     """Number and policy of each episode."""
 
 
-def roll(
-    world: World, task: Task, policy_name: str, rngs: list[np.random.Generator], job: Job
-) -> list[Episode]:
-    """Roll one policy in a batch of episodes."""
-    factors = np.stack([job.appearance.sample(rng) for rng in rngs])
+def roll(world: World, task: Task, policy_name: str, numbers: list[int], job: Job) -> list[Episode]:
+    """Roll one policy in the episodes with these numbers."""
+    rngs = [episode_rng(job.seed, number) for number in numbers]
+    factors = np.stack([job.appearance.sample(appearance_rng(job.seed, number)) for number in numbers])
     task.reset_to(np.stack([world.initial(rng) for rng in rngs]), factors)
     policy = world.policies[policy_name](rngs)
     batch, length, size = len(rngs), job.length, job.size
@@ -86,8 +90,7 @@ def run_job(job: Job, world: World | None = None, task: Task | None = None) -> l
     rolled: dict[int, Episode] = {}
     for policy in sorted({policy for _, policy in job.episodes}):
         mine = [number for number, name in job.episodes if name == policy]
-        results = roll(world, task, policy, [episode_rng(job.seed, number) for number in mine], job)
-        rolled.update(zip(mine, results, strict=True))
+        rolled.update(zip(mine, roll(world, task, policy, mine, job), strict=True))
     return [rolled[number] for number, _ in job.episodes]
 
 
@@ -165,6 +168,10 @@ def collect(
         raise BadInput(f"frames of {size} pixels are not supported; choose 8 to 1024")
     if not 1 <= processes <= 256:
         raise BadInput(f"collect with 1 to 256 processes, not {processes}")
+    if processes > 1 and get_world(world.name) is not world:
+        raise BadInput(
+            f"only a registered world can be collected by several processes, not this {world.name}"
+        )
     length = length or world.episode_length
     if length < 2:
         raise BadInput(f"an episode needs at least 2 frames, not {length}")

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.envs import render_model
-from lrc_jepa.envs.appearance import Appearance, dress, shading
+from lrc_jepa.envs.appearance import Appearance, shading
 from lrc_jepa.envs.base import Mover, World
 from lrc_jepa.envs.cube_policies import Expert, Oracle
 from lrc_jepa.envs.cube_state import BLOCK, JOINTS, NQ, NV, READINGS, STATE_DIM, quantities
@@ -198,7 +198,7 @@ class Cube:
         frames = place.draw(size, self._state[:, :NQ], look)
         slopes = 0.5 * (full[:, 10:12] - 0.5)
         shade = shading(0.5 + 0.5 * full[:, 9], slopes[:, 0], slopes[:, 1], size)
-        return dress(frames, self.appearance.dressing(self.factors, size, shade))
+        return self.appearance.dressing(self.factors, size, shade).over(frames)
 
     def distance(self) -> Array:
         """Metres between cube and goal (B,)."""

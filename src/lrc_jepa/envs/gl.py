@@ -14,13 +14,15 @@ from lrc_jepa.errors import BadInput
 BACKENDS = ("egl", "osmesa", "glfw", "cgl", "wgl")
 HELP = (
     "MuJoCo finds no OpenGL to draw with; on Debian or Ubuntu: apt-get install libosmesa6 "
-    "(or, with a graphics card: libegl1 and its driver), or set MUJOCO_GL"
+    "(or, with a graphics card, libegl1 libopengl0 and its driver)"
 )
 EGL_PLATFORM_DEVICE = 0x313F
 
 
 def _egl_works() -> bool:
     """Whether EGL is installed together with a driver that opens a display without a screen."""
+    if not any(ctypes.util.find_library(name) for name in ("OpenGL", "GL")):
+        return False
     try:
         egl = ctypes.CDLL("libEGL.so.1")
     except OSError:
@@ -62,9 +64,13 @@ def choose_backend() -> str:
 
 def load_mujoco() -> ModuleType:
     """Import mujoco, set up to draw without a screen."""
+    linux, screen = sys.platform.startswith("linux"), os.environ.get("DISPLAY")
+    if "mujoco" in sys.modules and linux and not screen and not os.environ.get("MUJOCO_GL"):
+        # It has settled for windows on a screen, and would end the process when asked to draw.
+        raise BadInput("mujoco was imported too early: import lrc_jepa.envs.gl first, or set MUJOCO_GL=egl")
     if "mujoco" not in sys.modules:
         backend = choose_backend()
-        if sys.platform.startswith("linux"):
+        if linux:
             os.environ["MUJOCO_GL"] = backend
             if backend in ("egl", "osmesa"):
                 os.environ.setdefault("PYOPENGL_PLATFORM", backend)

@@ -45,9 +45,8 @@ class WorldEnv(gymnasium.Env[Frame, Array]):
             "success": success,
         }
 
-    def _choice(self, options: dict[str, Any], key: str) -> Array:
-        """A state from the options, or a random one; drawn in any case, so that seeds stay aligned."""
-        drawn = self.world.initial(self.np_random)
+    def _choice(self, options: dict[str, Any], key: str, drawn: Array) -> Array:
+        """The state that the options give, or the one that was drawn."""
         state = np.asarray(options.get(key, drawn))
         if state.shape != drawn.shape:
             raise BadInput(f"a {key} of {self.world.name} has the shape {drawn.shape}, not {state.shape}")
@@ -58,7 +57,10 @@ class WorldEnv(gymnasium.Env[Frame, Array]):
     ) -> tuple[Frame, dict[str, Any]]:
         """Start anew; options may hold `state` and `goal`, both full states."""
         super().reset(seed=seed)
-        state, self.goal = (self._choice(options or {}, key) for key in ("state", "goal"))
+        start, goal = self.world.pair(self.np_random)
+        state, self.goal = (
+            self._choice(options or {}, key, drawn) for key, drawn in (("state", start), ("goal", goal))
+        )
         factors = self.appearance.sample(self.np_random)[None]
         self.task.reset_to(self.goal[None], factors)
         goal_image = self._frame()

@@ -20,7 +20,7 @@ import numpy as np
 import pymunk
 from numpy.typing import NDArray
 
-from lrc_jepa.envs.appearance import Appearance, Dressing, dress, shading, to_bytes
+from lrc_jepa.envs.appearance import Appearance, Dressing, shading, to_bytes
 from lrc_jepa.envs.base import Mover, World
 from lrc_jepa.envs.pusher import (
     AGENT_RADIUS,
@@ -238,7 +238,7 @@ class Painter:
                 cv2.resize(canvas, (self.size, self.size), frames[b], interpolation=cv2.INTER_AREA)
             else:
                 frames[b] = canvas
-        return dress(frames, self.dressing)
+        return self.dressing.over(frames)
 
 
 class PushT:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lrc_jepa.envs.appearance import Appearance, dress, shading
+from lrc_jepa.envs.appearance import Appearance, shading
 from lrc_jepa.envs.base import Mover, World
 from lrc_jepa.envs.policies import SmoothWalk
 from lrc_jepa.envs.studio import Studio, add_surfaces, brighten, mujoco, paint_surfaces, surface_of
@@ -143,7 +143,7 @@ class Reacher:
         frames = place.draw(size, self._state[:, :2], look)
         slopes = 0.5 * (full[:, 4:6] - 0.5)
         shade = shading(0.5 + 0.5 * full[:, 3], slopes[:, 0], slopes[:, 1], size)
-        return dress(frames, self.appearance.dressing(self.factors, size, shade))
+        return self.appearance.dressing(self.factors, size, shade).over(frames)
 
     def distance(self) -> Array:
         """The largest angle between a joint and its goal (B,), in radians."""

@@ -138,11 +138,11 @@ class TwoRoom:
                 full[:, 6:] = 0.4 * full[:, 6:]
             slopes = 0.5 * (full[:, 4:6] - 0.5)
             shade = shading(0.6 + 0.4 * full[:, 3], slopes[:, 0], slopes[:, 1], size)
-            gain, offset = self.appearance.dressing(factors, size, shade)
+            worn = self.appearance.dressing(factors, size, shade)
             background, wall = full[:, None, None, :3], full[:, None, None, 6:]
             cover = wall_cover(size)[None, :, :, None]
-            behind = gain * (background + cover * (wall - background)) + offset
-            agent = np.broadcast_to(gain * AGENT + offset, behind.shape)
+            behind = worn.gain * (background + cover * (wall - background)) + worn.offset
+            agent = np.broadcast_to(worn.gain * AGENT + worn.offset, behind.shape)
             self._scenes[size] = Scene(to_bytes(behind), behind, agent)
         return self._scenes[size]
 

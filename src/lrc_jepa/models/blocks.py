@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lrc_jepa.collective import total, world_size
+
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """(B, n, heads*d) -> (B, heads, n, d)."""
@@ -45,11 +47,44 @@ class Mlp(nn.Sequential):
         super().__init__(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
 
 
+class BatchNorm(nn.BatchNorm1d):
+    """Batch normalisation whose statistics are those of the batch of all processes, on any device.
+
+    torch's own SyncBatchNorm refuses CPU tensors. Every process must bring as many rows.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, w) -> (n, w)."""
+        if not self.training or world_size() == 1:
+            return super().forward(x)
+        assert self.running_mean is not None and self.running_var is not None
+        with torch.autocast(x.device.type, enabled=False):
+            count = len(x) * world_size()
+            # Sums about a value that all processes share keep the digits of a small variance.
+            about = self.running_mean.clone()
+            shifted = x.to(about.dtype) - about
+            sums = total(torch.stack([shifted.sum(dim=0), shifted.square().sum(dim=0)])) / count
+            mean = sums[0]
+            variance = sums[1] - mean.square()
+            scale = torch.rsqrt(variance + self.eps) * self.weight
+            normed = torch.addcmul(self.bias - mean * scale, shifted, scale)
+        self._track(about + mean.detach(), variance.detach() * (count / (count - 1)))
+        return normed.to(x.dtype)
+
+    @torch.no_grad()
+    def _track(self, mean: Tensor, unbiased: Tensor) -> None:
+        assert self.running_mean is not None and self.running_var is not None
+        assert self.num_batches_tracked is not None and self.momentum is not None
+        self.num_batches_tracked += 1
+        self.running_mean.lerp_(mean, self.momentum)
+        self.running_var.lerp_(unbiased, self.momentum)
+
+
 class Projector(nn.Sequential):
     """g_z and g_p: Linear-BN-GELU-Linear, applied to rows of tokens."""
 
     def __init__(self, width: int, hidden: int, out: int) -> None:
-        super().__init__(nn.Linear(width, hidden), nn.BatchNorm1d(hidden), nn.GELU(), nn.Linear(hidden, out))
+        super().__init__(nn.Linear(width, hidden), BatchNorm(hidden), nn.GELU(), nn.Linear(hidden, out))
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., w) -> (..., out); the batch statistics run over all leading axes."""

@@ -1,4 +1,7 @@
-"""Variance and covariance terms, and the temporal VICReg that shapes the context u."""
+"""Variance and covariance terms, and the temporal VICReg that shapes the context u.
+
+With several processes, variance and covariance are those of the batch of all of them.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lrc_jepa.collective import all_rows
 from lrc_jepa.config import ContextRegConfig, VarianceRegConfig
 
 
 def variance_hinge(rows: Tensor, gamma: float, epsilon: float) -> Tensor:
     """mean_j max(0, gamma - sqrt(Var_b[x_bj] + epsilon)), rows (B,d), unbiased variance."""
-    return F.relu(gamma - (rows.var(dim=0) + epsilon).sqrt()).mean()
+    return F.relu(gamma - (all_rows(rows).var(dim=0) + epsilon).sqrt()).mean()
 
 
 def covariance_penalty(rows: Tensor) -> Tensor:
     """(1/d) sum_{j != k} C_jk^2 with the unbiased covariance C of rows (B,d)."""
+    rows = all_rows(rows)
     centred = rows - rows.mean(dim=0)
     count, width = rows.shape
     # ||X^T X||_F = ||X X^T||_F: form the smaller of the two Gram matrices.

@@ -20,21 +20,22 @@ def mppi(
     """Minimise `cost` over plans (B,H,A) that stay in the box; the final weighted mean is returned.
 
     Mean and standard deviation are refitted to the elites, an elite of cost c weighing
-    exp(-(c - c_min) / (temperature * s)) with s the standard deviation of the elites' costs: the
-    temperature needs no tuning to a model's unit of distance.
+    exp(-(c - c_min) / (temperature * (c_max - c_min))) with the least and the largest cost among the
+    elites: the temperature needs no tuning to a model's unit of distance.
     """
     if config.temperature <= 0:
         raise BadInput("MPPI needs a temperature above 0")
     search = Search(cost, box, config, generators, start)
     mean, std = search.centre, torch.full_like(search.centre, config.std)
+    unbiased = config.elites / (config.elites - 1)
     while search.again():
         plans = box.clamp(torch.addcmul(mean[:, None], std[:, None], search.noise(config.samples)))
         plans[:, 0] = mean
         costs = search.score(plans)
         elites = search.select(plans, costs)
         _, values = cheapest(plans, costs, config.elites)
-        scale = config.temperature * values.std(dim=1, keepdim=True).clamp_min(1e-12)
-        weights = ((values[:, :1] - values) / scale).nan_to_num(0.0).softmax(dim=1)[:, :, None, None]
+        dearer = (values - values[:, :1]) / (values[:, -1:] - values[:, :1])  # 0 to 1
+        weights = (-dearer.nan_to_num() / config.temperature).softmax(dim=1)[:, :, None, None]
         mean = box.clamp((weights * elites).sum(dim=1))
-        std = (weights * (elites - mean[:, None]).square()).sum(dim=1).sqrt()
+        std = ((weights * (elites - mean[:, None]).square()).sum(dim=1) * unbiased).sqrt()
     return search.answer(mean)

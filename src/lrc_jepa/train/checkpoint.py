@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from lrc_jepa import __version__
 from lrc_jepa.config import RunConfig, from_dict, to_dict
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.errors import BadInput
-from lrc_jepa.files import file_digest, read_json, whole_folder, write_json
+from lrc_jepa.files import PARTIAL, file_digest, read_json, whole_folder, write_json
 from lrc_jepa.models import build_model
 from lrc_jepa.types import Spec
 
@@ -113,10 +113,10 @@ def save_checkpoint(
     with whole_folder(path, overwrite=True) as folder:
         write_json(folder / "config.json", described)
         weights = {name: value.contiguous() for name, value in model.state_dict().items()}
-        save_file(weights, folder / "model.safetensors")
+        (folder / "model.safetensors").write_bytes(save(weights))
         if resume is not None:
             (folder / "resume").mkdir()
-            save_file(resume, folder / "resume" / "state.safetensors")
+            (folder / "resume" / "state.safetensors").write_bytes(save(resume))
         files = sorted(p for p in folder.rglob("*") if p.is_file())
         shas = {str(p.relative_to(folder)): file_digest(p) for p in files}
         write_json(folder / "manifest.json", shas)
@@ -163,6 +163,17 @@ def load_checkpoint(path: Path) -> Checkpoint:
     )
 
 
+def load_resume(path: Path) -> dict[str, Tensor]:
+    """What `save_checkpoint` was given as `resume`."""
+    file = path / "resume" / "state.safetensors"
+    if not file.is_file():
+        raise BadInput(f"checkpoint {path} has no resume state, so training cannot go on from it")
+    try:
+        return load_file(file)
+    except (OSError, SafetensorError) as error:
+        raise BadInput(f"checkpoint {path}: its resume state cannot be read ({error})") from None
+
+
 def list_checkpoints(run: Path) -> list[Path]:
     """Complete checkpoints of a run, oldest first."""
     folder = run / "checkpoints"
@@ -181,6 +192,19 @@ def newest_checkpoint(run: Path) -> Path:
 
 
 def prune(run: Path, keep: int) -> None:
-    """Remove all but the newest `keep` checkpoints."""
+    """Remove all but the newest `keep` checkpoints; a half-removed one never bears its name."""
     for old in list_checkpoints(run)[:-keep]:
-        shutil.rmtree(old)
+        doomed = old.with_name(f".{old.name}.pruned{PARTIAL}")
+        shutil.rmtree(doomed, ignore_errors=True)
+        old.rename(doomed)
+        shutil.rmtree(doomed)
+
+
+def sweep(run: Path) -> None:
+    """Remove what a killed process left half-written."""
+    for folder in (run, run / "checkpoints"):
+        for debris in folder.glob(f"*{PARTIAL}"):
+            if debris.is_dir():
+                shutil.rmtree(debris, ignore_errors=True)
+            else:
+                debris.unlink(missing_ok=True)

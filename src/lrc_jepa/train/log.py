@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from lrc_jepa.files import write_bytes
 
 
 class MetricsLog:
-    """Appends records to `metrics.jsonl`; TensorBoard is fed beside it."""
+    """Appends records to `metrics.jsonl`; TensorBoard is fed beside it. Without a run it writes nothing."""
 
-    def __init__(self, run: Path, from_step: int) -> None:
+    def __init__(self, run: Path | None, from_step: int) -> None:
         """Continue at `from_step`: what an interrupted run wrote beyond it is dropped."""
+        self.path: Path | None = None
+        self.board: Any = None
+        if run is None:
+            return
         from torch.utils.tensorboard import SummaryWriter  # slow to import, only needed here
 
+        run.mkdir(parents=True, exist_ok=True)
         self.path = run / "metrics.jsonl"
         kept = [r for r in read_metrics(self.path) if r["step"] <= from_step]
         write_bytes(self.path, b"".join(_line(record) for record in kept))
@@ -23,15 +29,30 @@ class MetricsLog:
 
     def write(self, step: int, kind: str, values: dict[str, Any]) -> None:
         """Record numbers of one kind (train, health) at a step."""
+        if self.path is None:
+            return
         with self.path.open("ab") as handle:
             handle.write(_line({"step": step, "kind": kind, **values}))
         for name, value in values.items():
             if isinstance(value, int | float):
                 self.board.add_scalar(f"{kind}/{name}", value, step)
 
+    def __enter__(self) -> MetricsLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except OSError:
+            if kind is None:  # else what ended the block matters more
+                raise
+
     def close(self) -> None:
         """Flush TensorBoard's events."""
-        self.board.close()
+        if self.board is not None:
+            self.board.close()
 
 
 def _line(record: dict[str, Any]) -> bytes:

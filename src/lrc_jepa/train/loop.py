@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
+import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from lrc_jepa.config import RunConfig
+from lrc_jepa.collective import alone, rank, world_size
+from lrc_jepa.config import RunConfig, TrainConfig
 from lrc_jepa.data.clips import Clips, Split, batch_ids
 from lrc_jepa.data.features import clip_columns
 from lrc_jepa.data.normalize import ActionNormalizer
@@ -28,16 +29,24 @@ from lrc_jepa.train.checkpoint import (
     Deployment,
     list_checkpoints,
     load_checkpoint,
+    load_resume,
     optimizer_tensors,
     provenance,
     prune,
     restore_optimizer,
     save_checkpoint,
+    sweep,
 )
+from lrc_jepa.train.distributed import StopVote, agree, check_shares, mean_over_ranks, spread, wait_for_all
+from lrc_jepa.train.feed import Feed
 from lrc_jepa.train.health import HealthCheck, collapse_alarm
 from lrc_jepa.train.log import MetricsLog
+from lrc_jepa.train.network import Network
 from lrc_jepa.train.optim import make_optimizer, schedule, set_rate
 from lrc_jepa.types import Clip
+
+# Fields of TrainConfig that may differ between a run and its resumption: no weight depends on them.
+UPKEEP = ("log_every", "health_every", "save_every", "keep", "prefetch", "memory", "explosion")
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,8 @@ class Pieces:
     clips: Clips
     model: Any
     objective: Objective
+    network: Any
+    """Model and objective as one module; DDP's once `fit` has begun on several processes."""
     optimizer: torch.optim.Optimizer
     deployment: Deployment
     health: HealthCheck
@@ -70,6 +81,8 @@ class Pieces:
     steps: int
     device: torch.device
     precision: torch.dtype
+    first_total: float | None = None
+    """The loss of the first step: what an explosion is measured against."""
 
 
 def total_steps(config: RunConfig, clips: int) -> int:
@@ -122,6 +135,8 @@ def assemble(config: RunConfig, store: Store, run: Path, device: torch.device) -
             f"dataset {store.path} gives {len(clips)} training clips, fewer than one batch of "
             f"{config.train.batch_size}"
         )
+    check_shares(config.train, world_size())
+    objective = Objective(config.objective, model, config.train.seed)
     infinite = [math.inf] * config.action_dim
     deployment = Deployment(
         spec=model.spec,
@@ -134,7 +149,8 @@ def assemble(config: RunConfig, store: Store, run: Path, device: torch.device) -
         run=run,
         clips=clips,
         model=model,
-        objective=Objective(config.objective, model, config.train.seed),
+        objective=objective,
+        network=Network(model, objective, config.train),
         optimizer=make_optimizer(model, config.train),
         deployment=deployment,
         health=HealthCheck.prepare(store, split, heldout),
@@ -161,12 +177,18 @@ def stop_signals() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
+def step_seed(seed: int, step: int, process: int) -> int:
+    """Seed of dropout in one step of one process: a pure function, so resuming needs no state."""
+    return int(np.random.SeedSequence([seed, step, process]).generate_state(1, np.uint64)[0])
+
+
 def train_step(pieces: Pieces, clip: Clip, step: int) -> dict[str, Tensor]:
     """One optimiser step -> the unweighted terms, detached and still on the device."""
     config = pieces.config.train
     set_rate(pieces.optimizer, schedule(step, pieces.steps, config.warmup))
+    torch.manual_seed(step_seed(config.seed, step, rank()))
     with torch.autocast(pieces.device.type, pieces.precision, enabled=pieces.precision != torch.float32):
-        terms = pieces.objective(pieces.model.outputs(clip), step)
+        terms = pieces.network(clip, step)
     pieces.optimizer.zero_grad(set_to_none=True)
     terms["total"].backward()
     norm = nn.utils.clip_grad_norm_(pieces.model.parameters(), config.clip_norm)
@@ -175,68 +197,108 @@ def train_step(pieces: Pieces, clip: Clip, step: int) -> dict[str, Tensor]:
 
 
 def fit(pieces: Pieces, *, resume: bool = False, watch: Watcher = lambda progress: None) -> Path:
-    """Train to the end and return the last checkpoint; on a stop signal, save and raise Interrupted."""
+    """Train to the end and return the last checkpoint; on a stop signal, save and raise Interrupted.
+
+    Under torchrun every process calls this; rank 0 alone writes, watches and examines.
+    """
     config, steps = pieces.config.train, pieces.steps
-    torch.manual_seed(config.seed)
-    pieces.run.mkdir(parents=True, exist_ok=True)
-    start = _resume(pieces, watch) if resume else 0
-    log = MetricsLog(pieces.run, start)
+    start = _start(pieces, resume, watch)
     save_every = config.save_every or max(1, steps // 10)
     health_every = config.health_every or max(1, steps // 10)
+    feed = Feed(pieces.clips, config, pieces.device, rank(), world_size())
+    feed.hold_if_small()
     pieces.model.train()
     window: list[dict[str, Tensor]] = []
-    try:
-        with stop_signals() as stops:
-            for step in range(start, steps):
-                window.append(train_step(pieces, _batch(pieces, step), step))
-                done = step + 1
-                if done % config.log_every == 0 or done == steps or stops:
-                    losses = _drain(pieces, window, done)
-                    log.write(done, "train", losses)
-                    watch(Progress(done, steps, losses=losses))
-                if done % health_every == 0 or done == steps:
-                    _examine(pieces, log, done, watch)
-                if done % save_every == 0 or done == steps or stops:
-                    _drain(pieces, window, done)
-                    _save(pieces, done)
-                if stops and done < steps:
-                    raise Interrupted(f"stopped at step {done} of {steps}; --resume continues", stops[0])
-    finally:
-        log.close()
+    vote = StopVote()
+    with (
+        _open_log(pieces, start) as log,
+        stop_signals() as stops,
+        closing(feed.batches(start, steps)) as batches,
+    ):
+        for done, clip in enumerate(batches, start + 1):
+            window.append(train_step(pieces, clip, done - 1))
+            stop = vote(stops)
+            last = done == steps or stop > 0
+            examine, save = done % health_every == 0 or done == steps, done % save_every == 0 or last
+            if examine or save or done % config.log_every == 0:
+                # Nothing is examined or saved before it is known that no step of it went wrong.
+                losses = _drain(pieces, window, done)
+                log.write(done, "train", losses)
+                watch(Progress(done, steps, losses=losses))
+            if rank() == 0 and examine:
+                _examine(pieces, log, done, watch)
+            if rank() == 0 and save:
+                _save(pieces, done)
+            if stop and done < steps:
+                wait_for_all()
+                raise Interrupted(f"stopped at step {done} of {steps}; --resume continues", stop)
+    wait_for_all()
     return list_checkpoints(pieces.run)[-1]
 
 
-def _batch(pieces: Pieces, step: int) -> Clip:
-    config = pieces.config.train
-    clip = pieces.clips.gather(batch_ids(len(pieces.clips), config.batch_size, config.seed, step))
-    return clip.to(pieces.device)
+@contextmanager
+def _writing(run: Path) -> Iterator[None]:
+    """Say in one sentence that a disk is full or a folder read-only, and what is still good."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        reason = "the disk is full" if full else (error.strerror or str(error))
+        raise BadInput(f"cannot write to {run}: {reason}; {_last_good(run)}") from None
+
+
+def _last_good(run: Path) -> str:
+    found = list_checkpoints(run)
+    if not found:
+        return "there is no checkpoint yet"
+    return f"the last good checkpoint is {found[-1]}"
+
+
+@contextmanager
+def _open_log(pieces: Pieces, start: int) -> Iterator[MetricsLog]:
+    with _writing(pieces.run), MetricsLog(pieces.run if rank() == 0 else None, start) as log:
+        yield log
 
 
 def _drain(pieces: Pieces, window: list[dict[str, Tensor]], done: int) -> dict[str, float]:
-    """Means over the logging window; the first step that is not finite stops the run."""
-    if not window:
-        return {}
+    """Means over the steps since the last time; one that is not finite or explodes stops the run."""
     names = list(window[0])
-    values = torch.stack([torch.stack([row[name].float() for name in names]) for row in window]).cpu()
-    bad = (~values.isfinite()).any(dim=1).nonzero()
-    if len(bad):
-        offset = int(bad[0])
-        step = done - len(window) + offset
-        term = names[int((~values[offset].isfinite()).nonzero()[0])]
-        config = pieces.config.train
-        ids = batch_ids(len(pieces.clips), config.batch_size, config.seed, step)
-        good = list_checkpoints(pieces.run)
-        raise Diverged(
-            f"the term {term!r} is not finite at step {step}, on the clips {ids[:8].tolist()}...; "
-            f"the last good checkpoint is {good[-1] if good else 'none'}"
+    rows = torch.stack([torch.stack([row[name].float() for name in names]) for row in window])
+    values = mean_over_ranks(rows).cpu()
+    total = values[:, names.index("total")]
+    if pieces.first_total is None:
+        pieces.first_total = float(total[0])
+    limit = pieces.config.train.explosion * pieces.first_total or math.inf
+    bad = (~values.isfinite()).any(dim=1) | (total > limit)
+    if bad.any():
+        offset = int(bad.nonzero()[0])
+        _stop_diverged(
+            pieces, dict(zip(names, values[offset].tolist(), strict=True)), done - len(window) + offset
         )
-    means = values.mean(dim=0).tolist()
     window.clear()
-    return dict(zip(names, means, strict=True))
+    return dict(zip(names, values.mean(dim=0).tolist(), strict=True))
+
+
+def _stop_diverged(pieces: Pieces, row: dict[str, float], step: int) -> NoReturn:
+    """Name the term, the step, the clips and what is left to go back to."""
+    broken = [name for name, value in row.items() if not math.isfinite(value)]
+    weights = pieces.objective.active
+    largest = max(weights, key=lambda name: weights[name] * row[name])
+    if broken:
+        fault = f"the term {broken[0]!r} is not finite"
+    else:
+        fault = (
+            f"the loss exploded from {pieces.first_total:.4g} to {row['total']:.4g}, most of it from the "
+            f"term {largest!r},"
+        )
+    config = pieces.config.train
+    ids = batch_ids(len(pieces.clips), config.batch_size, config.seed, step)
+    raise Diverged(f"{fault} at step {step}, on the clips {ids.tolist()}; {_last_good(pieces.run)}")
 
 
 def _examine(pieces: Pieces, log: MetricsLog, step: int, watch: Watcher) -> None:
-    figures = pieces.health(pieces.model, pieces.config.objective.sigreg)
+    with alone():
+        figures = pieces.health(pieces.model, pieces.config.objective.sigreg)
     log.write(step, "health", figures)
     alarm = collapse_alarm(figures, step)
     if alarm:
@@ -246,7 +308,7 @@ def _examine(pieces: Pieces, log: MetricsLog, step: int, watch: Watcher) -> None
 
 def _save(pieces: Pieces, step: int) -> None:
     resume = optimizer_tensors(pieces.model, pieces.optimizer)
-    resume["generator:torch"] = torch.get_rng_state()
+    resume["first_total"] = torch.tensor(pieces.first_total, dtype=torch.float64)
     save_checkpoint(
         pieces.run / "checkpoints" / f"{step:08d}",
         pieces.config,
@@ -259,21 +321,47 @@ def _save(pieces: Pieces, step: int) -> None:
     prune(pieces.run, pieces.config.train.keep)
 
 
+def _start(pieces: Pieces, resume: bool, watch: Watcher) -> int:
+    """The step to go on from, on every process; weights and optimiser are those of rank 0."""
+    step = 0
+    if rank() == 0:
+        try:
+            with _writing(pieces.run):
+                pieces.run.mkdir(parents=True, exist_ok=True)
+                sweep(pieces.run)
+            step = _resume(pieces, watch) if resume else 0
+        except BadInput:
+            agree(-1, pieces.optimizer)
+            raise
+    step = agree(step, pieces.optimizer)
+    network: Network = pieces.network
+    pieces.network = spread(network, pieces.device, parts_left_out=network.may_leave_parts_out())
+    return step
+
+
 def _resume(pieces: Pieces, watch: Watcher) -> int:
     """Continue from the newest checkpoint that is whole; a damaged one is passed over, and said so."""
-    for path in reversed(list_checkpoints(pieces.run)):
+    found = list_checkpoints(pieces.run)
+    for path in reversed(found):
         try:
-            found = load_checkpoint(path)
-            state = load_file(path / "resume" / "state.safetensors")
-        except (BadInput, OSError, SafetensorError) as error:
+            checkpoint, state = load_checkpoint(path), load_resume(path)
+        except BadInput as error:
             watch(Progress(0, pieces.steps, warning=f"{error}; trying the checkpoint before it"))
             continue
-        if found.config != pieces.config:
+        if _numbers(checkpoint.config) != _numbers(pieces.config):
             raise BadInput(f"{pieces.run} was started with another configuration; it cannot be resumed")
-        if found.provenance["data"] != pieces.origin["data"]:
+        if checkpoint.provenance["data"] != pieces.origin["data"]:
             raise BadInput(f"{pieces.run} was trained on another dataset; it cannot be resumed")
-        pieces.model.load_state_dict(found.model.state_dict())
-        torch.set_rng_state(state.pop("generator:torch"))
+        pieces.model.load_state_dict(checkpoint.model.state_dict())
+        pieces.first_total = float(state.pop("first_total"))
         restore_optimizer(pieces.model, pieces.optimizer, state)
-        return found.step
+        return checkpoint.step
+    if found:
+        raise BadInput(f"none of the checkpoints under {pieces.run} can be resumed; --overwrite starts again")
     return 0
+
+
+def _numbers(config: RunConfig) -> RunConfig:
+    """The part of a configuration that the weights depend on."""
+    plain = {name: getattr(TrainConfig(), name) for name in UPKEEP}
+    return replace(config, train=replace(config.train, **plain))

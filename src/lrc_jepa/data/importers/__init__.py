@@ -53,11 +53,8 @@ def detect(source: Path) -> str:
     if (source / "meta.json").is_file() and (source / "index.npz").is_file():
         raise BadInput(f"{source} is already a dataset of this library")
     for name, known in FORMATS.items():
-        try:
-            if known.sniff(source):
-                return name
-        except OSError as error:
-            raise BadInput(f"{source} cannot be looked at ({error.strerror})") from None
+        if known.sniff(source):
+            return name
     if source.suffix in (".zst", ".gz", ".tar", ".zip", ".xz", ".bz2"):
         raise BadInput(f"{source} is packed; unpack it first")
     raise BadInput(f"{source} is in none of the known formats: {', '.join(FORMATS)}")
@@ -72,6 +69,8 @@ def _check(source: Path, out: Path, format: str, size: int, stride: int, episode
         raise BadInput(f"the stride must be at least 1, not {stride}")
     if episodes is not None and episodes < 1:
         raise BadInput(f"import at least 1 episode, not {episodes}")
+    if not out.name:
+        raise BadInput(f"{out} cannot be replaced by a dataset; name a folder")
     if not source.exists():
         raise BadInput(f"there is nothing at {source}")
     for target in (out, work_folder(out)):
@@ -102,18 +101,25 @@ def import_dataset(
     store's `meta.json` instead of ending the import.
     """
     source, out = Path(source), Path(out)
-    _check(source, out, format, size, stride, episodes)
-    check_target(out, overwrite=overwrite)
-    name = detect(source) if format == "auto" else format
-    with FORMATS[name].open_source(source, camera) as opened:
-        opened.info = {"format": name, **opened.info}
-        run = Conversion(opened, size=size, stride=stride, episodes=episodes, progress=progress)
-        run.check_space(out)
-        request = {**run.request(), "source": source.name}
-        with StreamWriter(out, request, overwrite=overwrite, resume=resume) as writer:
-            try:
-                run.run(writer, skip_damaged=skip_damaged)
-            except BadInput as error:
-                kept = f"; {writer.kept} episodes are kept for --resume" if writer.kept else ""
-                raise BadInput(f"{error}{kept}") from None
-            writer.meta = run.meta(source.name, writer.skipped)
+    try:
+        _check(source, out, format, size, stride, episodes)
+        check_target(out, overwrite=overwrite)
+        name = detect(source) if format == "auto" else format
+        with FORMATS[name].open_source(source, camera) as opened:
+            opened.info = {"format": name, **opened.info}
+            run = Conversion(opened, size=size, stride=stride, episodes=episodes, progress=progress)
+            run.check_space(out)
+            request = {**run.request(), "source": source.name}
+            with StreamWriter(out, request, overwrite=overwrite, resume=resume) as writer:
+                _convert(run, writer, skip_damaged)
+                writer.meta = run.meta(source.name, writer.skipped)
+    except (OSError, MemoryError) as error:  # those of the source's own files are told by their reader
+        raise BadInput(f"the import into {out} failed ({error})") from None
+
+
+def _convert(run: Conversion, writer: StreamWriter, skip_damaged: bool) -> None:
+    try:
+        run.run(writer, skip_damaged=skip_damaged)
+    except BadInput as error:
+        kept = f"; {writer.kept} episodes are kept for --resume" if writer.kept else ""
+        raise BadInput(f"{error}{kept}") from None

@@ -28,14 +28,20 @@ OBSERVATIONS, ACTIONS = "obs_dict.pkl", "policy_out.pkl"
 DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})_\d{2}-\d{2}-\d{2}")
 IN_STEP_FROM = (2021, 7, 23)
 FRAME_RATE = 5.0
+TRAJECTORY = re.compile(r"traj\d+")
+CAMERA = re.compile(r"images\d+")
 IMAGE = re.compile(r"im_(\d{1,6})\.jpg")
 
 
 def trajectories(root: Path) -> Iterator[Path]:
-    """Every trajectory's folder below `root`, in natural order; links are not followed."""
+    """Every trajectory's folder below `root`, in natural order; links are not followed.
+
+    A folder that has lost one of its pickles still counts, so that the loss is told.
+    """
     for folder, below, files in os.walk(root):
         below.sort(key=natural)
-        if OBSERVATIONS in files and ACTIONS in files:
+        named = TRAJECTORY.fullmatch(Path(folder).name) and any(CAMERA.fullmatch(name) for name in below)
+        if OBSERVATIONS in files or ACTIONS in files or named:
             below.clear()
             yield Path(folder)
 
@@ -58,7 +64,7 @@ class BridgeRaw(Source):
         if not self.folders:
             raise BadInput(f"{root} holds no trajectory with {OBSERVATIONS} and {ACTIONS}")
         first = self.folders[0]
-        cameras = [p.name for p in first.iterdir() if re.fullmatch(r"images\d+", p.name) and p.is_dir()]
+        cameras = [p.name for p in first.iterdir() if CAMERA.fullmatch(p.name) and p.is_dir()]
         self.camera = choose_camera(cameras, camera, self.what)
         self.late = [lags(folder) for folder in self.folders]
         counts = [self._count(i) - self.late[i] for i in range(len(self.folders))]

@@ -43,14 +43,27 @@ class Folder(Source):
         self.what = f"folder {root.name}"
         self.recordings = recordings
         self.lengths = checked_lengths(np.asarray([r.length for r in recordings], np.int64), self.what)
+        self._check_orphans(root)
         self.shared: Mapping[str, Table] = {}
         if any(r.table is None for r in recordings):
             file = _table_at(root / SHARED)
             if file is None:
                 missing = next(r.name for r in recordings if r.table is None)
                 raise BadInput(f"{self.what} has no table of actions for {missing} ({missing}.csv or .npz)")
-            self.shared = read_shared(file, [r.name for r in recordings])
+            names = [r.name for r in recordings]
+            self.shared = read_shared(file, names)
+            if lost := sorted(set(self.shared) - set(names)):
+                raise BadInput(f"{self.what}: {file.name} speaks of {lost[0][:80]}, which is not there")
         self.info: dict[str, Any] = {"frame_rate": frame_rate}
+
+    def _check_orphans(self, root: Path) -> None:
+        """A table without its recording means that something was lost."""
+        known = {r.name for r in self.recordings} | {SHARED}
+        orphans = [p.name for p in _files(root, frozenset(TABLES)) if p.stem not in known]
+        if orphans:
+            raise BadInput(
+                f"{self.what}: {orphans[0]} belongs to no recording; add it or move the table away"
+            )
 
     def frames(self, episode: int) -> Iterator[NDArray[np.uint8]]:
         """Every frame of the recording."""

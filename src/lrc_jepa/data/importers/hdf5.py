@@ -27,6 +27,7 @@ from lrc_jepa.data.importers.base import (
     numeric,
     reading,
 )
+from lrc_jepa.data.importers.blosc import HEADER, check_chunk
 from lrc_jepa.data.importers.images import converter, is_image
 from lrc_jepa.errors import BadInput
 
@@ -34,6 +35,10 @@ Array = NDArray[Any]
 CACHE_BYTES = 256 << 20
 BLOCK_BYTES = 32 << 20
 SUFFIXES = frozenset({".h5", ".hdf5"})
+MOST_CHUNK_BYTES = 1 << 31
+BLOSC = 32001
+# deflate, shuffle, fletcher32, LZF, Blosc, LZ4, Zstandard
+SAFE_FILTERS = frozenset({1, 2, 3, 32000, BLOSC, 32004, 32015})
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
@@ -78,9 +83,33 @@ def check_dataset(dataset: h5py.Dataset, size: int, what: str) -> h5py.Dataset:
             )
             if expected > size or dataset.id.get_num_chunks() < expected:
                 raise BadInput(f"{what} claims {dataset.shape[0]} rows but stores fewer")
+            _check_filters(dataset, size, what)
         elif dataset.size and (dataset.id.get_storage_size() == 0 or dataset.id.get_storage_size() > size):
             raise BadInput(f"{what} claims {dataset.shape[0]} rows but stores fewer")
     return dataset
+
+
+def _check_filters(dataset: h5py.Dataset, size: int, what: str) -> None:
+    """Refuse filters that are not known to be careful, and Blosc chunks whose sizes lie."""
+    properties = dataset.id.get_create_plist()
+    filters = [properties.get_filter(i)[0] for i in range(properties.get_nfilters())]
+    unknown = [code for code in filters if code not in SAFE_FILTERS]
+    expected = math.prod(dataset.chunks) * dataset.dtype.itemsize
+    if unknown or BLOSC in filters[:-1] or expected > MOST_CHUNK_BYTES:
+        raise BadInput(f"{what} is packed in a way that is not read")
+    if BLOSC not in filters:
+        return
+    chunks: list[Any] = []
+    dataset.id.chunk_iter(chunks.append)
+    with Path(dataset.file.filename).open("rb") as handle:
+        for chunk in chunks:
+            unpacked = chunk.filter_mask >> filters.index(BLOSC) & 1  # it would not have shrunk
+            if chunk.byte_offset + chunk.size > size or (unpacked and chunk.size != expected):
+                raise BadInput(f"{what} holds a damaged chunk")
+            if unpacked:
+                continue
+            handle.seek(chunk.byte_offset)
+            check_chunk(handle.read(HEADER), chunk.size, expected, what)
 
 
 def row_blocks(dataset: Any, start: int, stop: int, chunk: int, what: str) -> Iterator[Array]:
@@ -120,8 +149,9 @@ class SwmHdf5(Source):
             with reading(f"{self.what}: {name}"):
                 index[name] = dataset[:]
         self.lengths = checked_lengths(index["ep_len"], self.what)
-        self.rows = len(found["action"]) if found["action"].shape else 0
+        self.rows = len(check_dataset(found["action"], size, f"{self.what}: action"))
         self.offsets = self._offsets(index["ep_offset"])
+        self._check_rows(found, size)
         images = {n for n, d in found.items() if d.shape and is_image(d.shape[1:], d.dtype)}
         self.camera = choose_camera(images, camera, self.what)
         self.pixels = self._column(found[self.camera], size, self.camera)
@@ -150,6 +180,27 @@ class SwmHdf5(Source):
         if (offsets[order][1:] < ends[:-1]).any():
             raise BadInput(f"{self.what}: episodes share rows")
         return offsets
+
+    def _check_rows(self, found: Mapping[str, h5py.Dataset], size: int) -> None:
+        """Where rows are numbered, the index must agree: one episode's rows count up by one."""
+        inside = np.ones(self.rows, bool)  # rows whose next row belongs to the same episode
+        covered = np.zeros(self.rows, bool)
+        for start, length in zip(self.offsets, self.lengths, strict=True):
+            covered[start : start + length] = True
+        inside &= covered
+        inside[self.offsets + self.lengths - 1] = False
+        for name, step in (("ep_idx", 0), ("episode_idx", 0), ("step_idx", 1)):
+            if name not in found or found[name].dtype.kind not in "iu" or found[name].ndim != 1:
+                continue
+            dataset = self._column(found[name], size, name)
+            with reading(f"{self.what}: {name}"):
+                values = dataset[:].astype(np.int64)
+            wrong = np.flatnonzero(inside[:-1] & (np.diff(values) != step))
+            if len(wrong):
+                episode = int(
+                    np.argmax((self.offsets <= wrong[0]) & (wrong[0] < self.offsets + self.lengths))
+                )
+                raise BadInput(f"{self.what}: {name} does not agree with ep_len in episode {episode}")
 
     def _column(self, dataset: h5py.Dataset, size: int, name: str) -> h5py.Dataset:
         check_dataset(dataset, size, f"{self.what}: {name}")
@@ -193,10 +244,10 @@ def sniff(path: Path) -> bool:
     if file is None:
         return False
     try:
-        with h5py.File(file, "r") as opened:
+        with reading(file.name), h5py.File(file, "r") as opened:
             return "ep_len" in opened and "ep_offset" in opened
-    except (OSError, RuntimeError, KeyError, ValueError):
-        return file.suffix in SUFFIXES and file.name != "main_data.hdf5"
+    except BadInput:  # so damaged that only its name is left: opening it will say what is wrong
+        return file.suffix in SUFFIXES
 
 
 def the_file(path: Path) -> Path | None:

@@ -79,7 +79,15 @@ def _scalar(dtype: Any, data: Any) -> Any:
     return array[()] if isinstance(array, np.ndarray) else None
 
 
+def _encode(text: Any, codec: Any) -> bytes:
+    """Bytes, in the way old protocols write them."""
+    if not isinstance(text, str) or codec != "latin1":
+        raise pickle.UnpicklingError("a string of bytes is malformed")
+    return text.encode("latin1")
+
+
 NDARRAY = _Call(lambda *_: None)  # only ever an argument of _reconstruct
+OLD_BYTES = {("_codecs", "encode"): _Call(_encode), ("__builtin__", "bytes"): _Call(lambda: b"")}
 CALLS = {
     "dtype": _Call(_Dtype),
     "ndarray": NDARRAY,
@@ -103,6 +111,8 @@ class _Reader(_Unpickler):  # type: ignore[misc]
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = dict(_Unpickler.dispatch)
 
     def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in OLD_BYTES:
+            return OLD_BYTES[module, name]
         if module in PLACES and name in CALLS:
             return CALLS[name]
         raise pickle.UnpicklingError(
