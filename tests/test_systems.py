@@ -381,3 +381,23 @@ def test_predictions_do_not_train_the_slots():
     Objective(table, model, 0)(model.outputs(made_up_clip(config)), 0)["total"].backward()
     assert all(p.grad is None for p in model.slots.parameters())
     assert all(p.grad is not None for p in model.predictor.parameters())
+
+
+def test_dino_wm_at_256_tokens_plans_300_candidates_in_bounded_memory(monkeypatch):
+    """What a step holds at once is bounded whatever the number of candidates; 4 GB is far above it."""
+    config = change(get_recipe("bridge-dino-wm-paper"), backbone="shape:dinov2")
+    model = build_model(config).eval()
+    assert (model.spec.tokens, model.spec.width) == (256, 384)
+    held = []
+
+    def record(x):
+        held.append(x.shape[:3].numel() * max(model.predictor.widest, x.shape[-1]) * 4)
+        return torch.zeros_like(x)
+
+    monkeypatch.setattr(model.predictor, "forward", record)
+    with torch.inference_mode():
+        past, goal = torch.zeros(1, 1, 256, 384), torch.zeros(1, 256, 384)
+        costs = LatentCost(model, past, torch.zeros(1, 0, 35), goal)(torch.zeros(1, 300, 5, 35))
+    assert costs.shape == (1, 300) and len(held) > 5
+    # Attention holds queries, keys, values and as much again; a share of a gigabyte leaves room for it.
+    assert max(held) <= 300 * 2**20

@@ -191,8 +191,9 @@ def _hub_folder(source: Source) -> Path:
     if not source.revision:
         raise BadInput(f"pin the revision of {source.where}: {source.kind}:{source.where}@REVISION")
     transformers_library()
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import logging, snapshot_download
 
+    logging.set_verbosity_error()  # what goes wrong is said once, below
     for offline in (True, False):
         try:
             found = snapshot_download(
