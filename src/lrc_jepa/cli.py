@@ -19,6 +19,7 @@ COMMANDS = {
     "train": "train a recipe on a dataset",
     "plan": "reach image goals with a trained model, beside reference policies",
     "report": "write one page about one or several runs",
+    "bench": "measure how fast training, planning and the worlds are here",
     "doctor": "check what is installed here and what it can do",
 }
 
