@@ -15,9 +15,16 @@ from lrc_jepa.errors import BadInput, Diverged, Interrupted
 COMMANDS = {
     "demo": "collect, train, plan and report on TwoRoom in one go, on two CPU cores",
     "collect": "make a dataset in a simulated world",
-    "data": "look at a dataset: info, validate",
+    "data": "info, validate, import, export; compute frozen features once",
     "train": "train a recipe on a dataset",
+    "import-checkpoint": "read weights that were trained elsewhere (the public LeWM's)",
     "plan": "reach image goals with a trained model, beside reference policies",
+    "recover": "rank demonstrated actions among others, without a simulator",
+    "probe": "read physical quantities from z and u",
+    "intervene": "shuffle, swap or walk along the two streams, and look",
+    "stress": "plan with a smaller latent or disturbed pictures",
+    "ablate": "vary one field of a recipe and measure what it does",
+    "lab": "every experiment that applies to a run, and one page",
     "report": "write one page about one or several runs",
     "bench": "measure how fast training, planning and the worlds are here",
     "doctor": "check what is installed here and what it can do",
@@ -57,7 +64,7 @@ def run(argv: list[str]) -> int:
     if as_json:
         arguments = [argument for argument in arguments if argument != "--json"]
         console.use_standard_error()
-    result: dict[str, Any] = import_module(f"lrc_jepa.commands.{name}").main(arguments)
+    result: dict[str, Any] = import_module(f"lrc_jepa.commands.{name.replace('-', '_')}").main(arguments)
     if as_json:
         sys.stdout.write(json.dumps(result, indent=2, sort_keys=True) + "\n")
     return int(result.get("exit_code", 0))

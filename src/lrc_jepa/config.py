@@ -28,16 +28,24 @@ class ClipConfig:
     """Share of the episodes that is never trained on."""
     split_seed: int = 0
     """Seed of the split."""
+    far: bool = False
+    """Give each clip one more frame from elsewhere in its episode; `context_episode` needs it."""
 
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """The vision transformer."""
+    """The network that sees pixels; of a frozen `model.backbone`, the shape its weights must have."""
 
     image_size: int = 224
-    """Side of the square input."""
+    """Side of the dataset's square frames."""
+    resize: int = 0
+    """Side the frames are resized to before the network sees them; 0: as they are."""
+    kind: Literal["vit", "impala"] = "vit"
+    """A vision transformer, or the IMPALA residual convolutions with `width` outputs."""
+    pool: Literal["class", "mean"] = "class"
+    """What of the tokens becomes z: the class token, or the mean over the patches."""
     patch: int = 14
-    """Side of a patch; must divide the image size."""
+    """Side of a patch; must divide the side that the network sees."""
     layers: int = 12
     """Transformer blocks."""
     heads: int = 3
@@ -47,13 +55,25 @@ class EncoderConfig:
     mlp: int = 768
     """Hidden width of a block's MLP."""
     stem: int = 0
-    """Channels of a stack of strided convolutions in place of the linear patch embedding; 0: none."""
+    """vit: channels of strided convolutions in place of the linear patch embedding, 0: none;
+    impala: channels of the first of its three stacks, the others have twice as many."""
+
+    @property
+    def side(self) -> int:
+        """Side of the frames as the network sees them."""
+        return self.resize or self.image_size
 
 
 @dataclass(frozen=True)
 class PredictorConfig:
-    """The causal, action-conditioned AdaLN-Zero transformer."""
+    """The action-conditioned predictor: a transformer, or a GRU whose hidden state is the latent."""
 
+    kind: Literal["transformer", "gru"] = "transformer"
+    """gru: one cell, the action block its input, z its hidden state; the fields below are not used."""
+    width: int = 0
+    """Inner width, with linear maps in and out; 0: that of the latent, and no such maps."""
+    rollout: int = 0
+    """Steps predicted from predictions while training; 0: each from the recorded frames before it."""
     layers: int = 6
     """Blocks."""
     heads: int = 16
@@ -101,21 +121,47 @@ class DecoderConfig:
 
 
 @dataclass(frozen=True)
+class SlotsConfig:
+    """Slot attention over patch features, and masking of whole slots."""
+
+    count: int = 4
+    """Slots per frame."""
+    first_iterations: int = 3
+    """Rounds of attention in the first frame of a clip, which starts from learned slots."""
+    iterations: int = 2
+    """Rounds in a later frame, which starts from the slots of the frame before."""
+    masked: int = 1
+    """Slots hidden from the predictor after a clip's first frame, drawn afresh each step."""
+    mlp: int = 256
+    """Hidden width of the slots' own MLP."""
+    decoder: int = 1024
+    """Hidden width of the decoder that rebuilds the patch features from the slots."""
+
+
+@dataclass(frozen=True)
 class ModelConfig:
-    """A compact world model; `context` None leaves out u and the decoder."""
+    """A world model; what a family does not have it refuses or leaves unread, as said below."""
 
     family: str = "lrc"
-    """Which network: a key of `models.MODELS`."""
+    """Which network, a key of `models.MODELS`: lrc and compact (one vector a frame), patches, slots."""
+    backbone: str = ""
+    """Frozen encoder weights, KIND:WHERE[@REVISION]: dinov2:FOLDER_OR_HUB_ID, vjepa2:FOLDER_OR_HUB_ID,
+    checkpoint:RUN (patch tokens of a model trained here), random:SEED; empty: trained from scratch."""
     encoder: EncoderConfig = EncoderConfig()
     latent: int = 192
     """Width of z, and of each context token."""
     projector: int = 2048
-    """Hidden width of g_z and g_p."""
+    """Hidden width of g_z and g_p; 0: neither, so that z is what the encoder gives."""
     predictor: PredictorConfig = PredictorConfig()
     context: ContextConfig | None = ContextConfig()
     decoder: DecoderConfig | None = DecoderConfig()
     inverse: int = 0
     """Hidden width of an inverse-dynamics head on [z_t, z_t+1]; 0: no head."""
+    proprio: str = ""
+    """Column of the dataset joined to every patch (family patches); empty: none."""
+    proprio_dim: int = 0
+    """Width of that column."""
+    slots: SlotsConfig = SlotsConfig()
 
 
 @dataclass(frozen=True)
@@ -158,8 +204,20 @@ class ContextRegConfig:
 
 
 @dataclass(frozen=True)
+class VarianceRegConfig:
+    """The `std`, `std_time` and `covariance` terms on z."""
+
+    gamma: float = 1.0
+    """Standard deviation the hinges ask for."""
+    epsilon: float = 1e-4
+    """Added to the variance under the root."""
+    rows: Literal["step", "clip"] = "step"
+    """What is a sample: a clip at each time step apart, or every frame of every clip."""
+
+
+@dataclass(frozen=True)
 class ObjectiveConfig:
-    """A table of weighted terms; a term's name is its function's in `objectives.terms`."""
+    """A table of weighted terms; every term and what it needs is listed in `objectives.terms.TERMS`."""
 
     weights: dict[str, float] = field(
         default_factory=lambda: {"prediction": 1.0, "sigreg": 0.05, "context": 0.05, "reconstruction": 0.2}
@@ -167,6 +225,9 @@ class ObjectiveConfig:
     """Weight of each term."""
     sigreg: SigRegConfig = SigRegConfig()
     context: ContextRegConfig = ContextRegConfig()
+    variance: VarianceRegConfig = VarianceRegConfig()
+    temperature: float = 0.1
+    """Of the `consistency` term, which tells a slot's next state from the other slots."""
 
 
 @dataclass(frozen=True)
@@ -221,17 +282,63 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
+class ImprovedConfig:
+    """What iCEM adds to CEM."""
+
+    colour: float = 2.0
+    """Exponent of the noise's spectrum over time: 0 is white, larger is smoother."""
+    keep: float = 0.3
+    """Share of the elites that stays among the candidates of the next iteration."""
+    decay: float = 1.25
+    """Each iteration has this many times fewer candidates, down to twice the elites."""
+    momentum: float = 0.1
+    """Share of the old mean and standard deviation in the new ones."""
+
+
+@dataclass(frozen=True)
+class GradientConfig:
+    """Descent through the predictor."""
+
+    starts: int = 8
+    """Plans improved side by side."""
+    rate: float = 0.1
+    """Adam's step, in units of the search's standard deviation: the first, or that of the elites."""
+    polish: int = 10
+    """Steps that follow a sampling planner in `cem+gradient` and `icem+gradient`."""
+
+
+@dataclass(frozen=True)
 class PlanConfig:
     """Planning and its evaluation: the paper's protocol."""
 
+    planner: str = "cem"
+    """Which method: a key of `plan.planners.PLANNERS`."""
     samples: int = 300
     """Candidate sequences per iteration."""
     iterations: int = 30
-    """CEM iterations per solve."""
+    """Iterations per solve."""
     elites: int = 30
     """Best candidates that form the next distribution."""
     std: float = 1.0
     """Initial standard deviation, in normalised action units."""
+    temperature: float = 0.5
+    """MPPI: an elite dearer by this share of the range of the elites' costs weighs 1/e as much."""
+    improved: ImprovedConfig = ImprovedConfig()
+    gradient: GradientConfig = GradientConfig()
+    cost: Literal["terminal", "sum"] = "terminal"
+    """Distance to the goal at the end of the plan, or summed over all its steps."""
+    action_penalty: float = 0.0
+    """Weight of a plan's summed squared actions, in normalised units, in its cost."""
+    time_budget_ms: float = 0.0
+    """A solve ends after this long with the best plan so far; 0: no limit."""
+    warm_start: bool = False
+    """Start from what is left of the last plan."""
+    rollout: Literal["auto", "plain", "cached"] = "auto"
+    """How plans are imagined; auto: cached where the model can."""
+    memory_mb: int = 512
+    """Candidates are imagined in chunks of about this size."""
+    compile: bool = False
+    """Compile the model's step: worth its warm-up of a minute for many solves of one shape."""
     horizon: int = 5
     """Action blocks in a plan."""
     execute: int = 5
@@ -285,6 +392,22 @@ def from_dict(kind: type[C], value: dict[str, Any], where: str = "config") -> C:
         raise BadInput(f"{where} has unknown keys {unknown} and lacks {missing}")
     made = {name: _convert(hints[name], item, f"{where}.{name}") for name, item in value.items()}
     return kind(**made)
+
+
+def with_value(config: C, path: str, value: Any) -> C:
+    """A copy of a config tree with the field at a dotted path replaced, type-checked."""
+    name, _, rest = path.partition(".")
+    if isinstance(config, dict):
+        if name not in config or rest:
+            raise BadInput(f"there is no entry {path!r}; there is {', '.join(config)}")
+        return {**config, name: _convert(float, value, path)}  # type: ignore[return-value]
+    hints = typing.get_type_hints(type(config)) if dataclasses.is_dataclass(config) else {}
+    if name not in hints:
+        raise BadInput(
+            f"there is no config field {path!r}; there is {', '.join(hints) or 'nothing below it'}"
+        )
+    inner = with_value(getattr(config, name), rest, value) if rest else _convert(hints[name], value, path)
+    return dataclasses.replace(config, **{name: inner})  # type: ignore[type-var]
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:

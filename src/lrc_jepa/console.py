@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,12 +18,21 @@ from rich.progress import (
 )
 from rich.table import Table
 
-_consoles = {"people": Console(highlight=False)}
+WIDTH = 120  # of text that goes to a file
+
+
+def _console(*, stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else WIDTH)
+
+
+_active: list[str] = []
+_consoles = {"people": _console(stderr=False)}
 
 
 def use_standard_error() -> None:
     """Keep standard output free for one JSON object."""
-    _consoles["people"] = Console(stderr=True, highlight=False)
+    _consoles["people"] = _console(stderr=True)
 
 
 def console() -> Console:
@@ -56,6 +66,11 @@ class Bar:
             self._said = share
             say(f"{self.title}: {done} of {self.total} {note}")
 
+    def retotal(self, total: int) -> None:
+        """Set how much there is, once it is known."""
+        self.total = max(1, total)
+        self.progress.update(self.task, total=self.total)
+
     def advance(self, count: int = 1) -> None:
         """Move the bar by `count`."""
         self.to(self.done + count)
@@ -73,9 +88,13 @@ def progress_bar(title: str, total: int) -> Iterator[Bar]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    hidden = not console().is_terminal
-    with Progress(*columns, console=console(), transient=True, disable=hidden) as progress:
-        yield Bar(progress, progress.add_task(title, total=total, note=""), title, total)
+    hidden = not console().is_terminal or bool(_active)  # only the outermost bar is drawn
+    _active.append(title)
+    try:
+        with Progress(*columns, console=console(), transient=True, disable=hidden) as progress:
+            yield Bar(progress, progress.add_task(title, total=total, note=""), title, total)
+    finally:
+        _active.pop()
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> None:

@@ -31,7 +31,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     try:
         aside.write_bytes(data)
         sync_path(aside)
-        os.replace(aside, path)
+        aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
     sync_path(path.parent)
@@ -48,11 +48,29 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
         value = json.loads(path.read_text())
     except FileNotFoundError:
         raise BadInput(f"{what} has no {path.name} at {path.parent}") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{what}: {path} cannot be read ({error})") from None
     if not isinstance(value, dict):
         raise BadInput(f"{what}: {path} does not hold a JSON object")
     return value
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _clear_leftovers(final: Path) -> None:
+    """Remove what processes that were killed left half done beside `final`."""
+    for left in final.parent.glob(f".{final.name}.*{PARTIAL}"):
+        process = left.name.removesuffix(PARTIAL).rpartition(".")[2]
+        if process.isdigit() and not _alive(int(process)):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 @contextmanager
@@ -61,20 +79,27 @@ def whole_folder(final: Path, *, overwrite: bool = False) -> Iterator[Path]:
     if final.exists() and not overwrite:
         raise BadInput(f"{final} already exists; choose another folder or pass --overwrite")
     final.parent.mkdir(parents=True, exist_ok=True)
+    _clear_leftovers(final)
     aside = final.with_name(f".{final.name}.{os.getpid()}{PARTIAL}")
-    shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
     try:
         yield aside
-        for entry in sorted(aside.rglob("*")):
-            sync_path(entry)
-        sync_path(aside)
-        if final.exists():
-            shutil.rmtree(final)
-        os.replace(aside, final)
-        sync_path(final.parent)
+        publish_folder(aside, final)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def publish_folder(aside: Path, final: Path) -> None:
+    """Give a finished folder its final name; a folder of that name goes only once the new one is whole."""
+    for entry in sorted(aside.rglob("*")):
+        sync_path(entry)
+    sync_path(aside)
+    old = final.with_name(f".{final.name}.old.{os.getpid()}{PARTIAL}")
+    if final.exists():
+        final.replace(old)
+    aside.replace(final)
+    sync_path(final.parent)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def digest(value: Any) -> str:

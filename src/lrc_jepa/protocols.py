@@ -52,6 +52,37 @@ class Factored(Protocol):
         """z and u -> (B,T,3,h,w) float in [0, 1]."""
 
 
+@runtime_checkable
+class Featured(Protocol):
+    """A model whose first stage may be frozen: its features can be computed once and stored."""
+
+    def feature_shape(self) -> tuple[int, int] | None:
+        """(L, W) of one frame's features, or None where the first stage is trained."""
+
+    def feature_key(self) -> str:
+        """A name that is the same for the same features of the same frames, and for no others."""
+
+    def features(self, frames: Tensor) -> Tensor:
+        """(n,3,h,w) uint8 -> (n,L,W)."""
+
+
+@runtime_checkable
+class Cached(Protocol):
+    """A model with a faster rollout: the same numbers as `step`, less work.
+
+    A carry is the model's own affair. It is never changed: any number of rollouts may start from it.
+    """
+
+    def prepare(self, past: Tensor, past_actions: Tensor) -> Any:
+        """(B,k,N,D), (B,k-1,A) -> a carry made from the present weights; evaluation mode only.
+
+        None where this instance has no faster way.
+        """
+
+    def advance(self, carry: Any, action: Tensor) -> tuple[Any, Tensor]:
+        """Blocks (B*S,A), S candidates per prepared row -> the next carry and states (B*S,N,D)."""
+
+
 class Task(Protocol):
     """A batch of B simulated worlds that step together. Every world is one file in `envs`."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from lrc_jepa.config import (
     ClipConfig,
@@ -20,9 +21,12 @@ from lrc_jepa.config import (
     PredictorConfig,
     RunConfig,
     SigRegConfig,
+    SlotsConfig,
     TrainConfig,
+    VarianceRegConfig,
 )
 from lrc_jepa.errors import BadInput
+from lrc_jepa.models.backbones import Source, is_original, original_name
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class Setting:
     clips: int
     """Training clips in the published dataset: nine tenths of rows - 15 x episodes, for estimates."""
     paper: TrainConfig = TrainConfig()
+    blocks: int = 8
+    """Most action blocks that a clip can span: some datasets have short episodes."""
 
 
 SETTINGS: dict[str, Setting] = {
@@ -40,8 +46,12 @@ SETTINGS: dict[str, Setting] = {
     "pusht": Setting(action_dim=2, clips=1_850_814),
     "reacher": Setting(action_dim=2, clips=1_674_000),
     "cube": Setting(action_dim=5, clips=1_674_000),
-    "bridge": Setting(action_dim=7, clips=985_631, paper=TrainConfig(epochs=20, batch_size=192, lr=5e-4)),
+    "bridge": Setting(
+        action_dim=7, clips=985_631, paper=TrainConfig(epochs=20, batch_size=192, lr=5e-4), blocks=3
+    ),
+    "robot": Setting(action_dim=7, clips=985_631, blocks=3),
 }
+ANY_ACTIONS = ("robot",)  # settings whose action width comes from the data
 
 
 def _paper(setting: Setting) -> RunConfig:
@@ -64,7 +74,7 @@ def _micro(setting: Setting) -> RunConfig:
             context=ContextConfig(queries=2, heads=4),
             decoder=DecoderConfig(layers=2, width=64, heads=4, mlp=128, patch=16),
         ),
-        train=TrainConfig(steps=800, batch_size=64, lr=1e-3, warmup=0.05),
+        train=TrainConfig(steps=800, batch_size=64, lr=1e-3, decoder_lr=4e-3, warmup=0.05),
     )
 
 
@@ -105,10 +115,146 @@ def _lrc_idm(config: RunConfig) -> RunConfig:
     return replace(config, model=model, objective=replace(config.objective, weights=weights))
 
 
+def _with(config: RunConfig, weights: dict[str, float], model: dict[str, Any], **parts: Any) -> RunConfig:
+    """The config with another objective table and other parts of the model."""
+    objective = replace(config.objective, weights=weights)
+    made = replace(config, model=replace(config.model, **model), objective=objective)
+    return replace(made, **parts)
+
+
+ONE_STREAM: dict[str, Any] = {"family": "compact", "context": None, "decoder": None}
+
+
+def _lwm(config: RunConfig, weight: float = 0.09) -> RunConfig:
+    """LeWorldModel: LRC-JEPA's z alone, SIGReg on its authors' grid and with their weight."""
+    made = _with(config, {"prediction": 1.0, "sigreg": weight}, ONE_STREAM)
+    grid = replace(made.objective.sigreg, knots=33, reach=3.0)
+    return replace(made, objective=replace(made.objective, sigreg=grid))
+
+
+def _lwm_matched(config: RunConfig) -> RunConfig:
+    """LWM with the SIGReg weight that LRC-JEPA has."""
+    return _lwm(config, 0.05)
+
+
+def _pldm(config: RunConfig) -> RunConfig:
+    """PLDM as it is compared in the field: LWM's network, variance and covariance in place of SIGReg."""
+    weights = {"prediction": 1.0, "std": 18.0, "std_time": 0.7, "covariance": 12.0, "temporal": 0.2}
+    return _with(config, weights, ONE_STREAM)
+
+
+def _eb_jepa(config: RunConfig) -> RunConfig:
+    """EB-JEPA: IMPALA encoder, GRU, a loss over eight imagined steps, a cost over all of them."""
+    weights = {"prediction": 1.0, "covariance": 8.0, "std": 16.0, "temporal": 12.0, "inverse": 1.0}
+    image = config.model.encoder.image_size
+    widths = {"paper": (512, 16, 256), "micro": (64, 8, 64), "debug": (16, 4, 16)}
+    width, stem, inverse = widths[config.size]
+    encoder = EncoderConfig(
+        image_size=image, resize=64 if config.size == "paper" else 0, kind="impala", width=width, stem=stem
+    )
+    blocks = SETTINGS[config.world].blocks
+    model = {
+        **ONE_STREAM,
+        "encoder": encoder,
+        "latent": width,
+        "projector": 0,
+        "predictor": PredictorConfig(kind="gru", rollout=blocks),
+        "inverse": inverse,
+    }
+    made = _with(config, weights, model, clip=replace(config.clip, history=1, targets=blocks))
+    objective = replace(made.objective, variance=VarianceRegConfig(rows="clip"))
+    train = config.train
+    if config.size == "paper":
+        train = replace(
+            train, epochs=12, batch_size=384, lr=1e-3, weight_decay=1e-5, warmup=0.1, clip_norm=2.0
+        )
+    return replace(made, objective=objective, train=train, plan=replace(config.plan, cost="sum"))
+
+
+ORIGINALS = {"dino-wm": "dinov2", "vjepa2-gap-ac": "vjepa2", "c-jepa": "dinov2"}
+"""The backbone that a system's authors used; on any other it is reported as system[kind]."""
+
+DINOV2_SMALL = EncoderConfig(patch=14, layers=12, heads=6, width=384, mlp=1536, pool="mean")
+VJEPA2_LARGE = EncoderConfig(resize=256, patch=16, layers=24, heads=16, width=1024, mlp=4096, pool="mean")
+
+
+def _frozen(config: RunConfig, family: str, paper: EncoderConfig, latent: int = 0) -> dict[str, Any]:
+    """A frozen backbone: the authors' at paper size; at micro size the patch tokens of an LRC-JEPA
+    trained here; at debug size an untrained transformer's."""
+    stand_in = {"micro": f"checkpoint:runs/{config.world}-lrc-micro", "debug": "random:0"}
+    small = config.size != "paper"
+    encoder = replace(config.model.encoder, pool="mean") if small else paper
+    return {
+        **ONE_STREAM,
+        "family": family,
+        "backbone": stand_in[config.size] if small else original_name(ORIGINALS[config.system]),
+        "encoder": encoder,
+        "latent": latent or encoder.width,
+        "projector": 0,
+    }
+
+
+def _paper_train(config: RunConfig, **changes: Any) -> TrainConfig:
+    """The authors' own training numbers, at paper size only."""
+    return replace(TrainConfig(), **changes) if config.size == "paper" else config.train
+
+
+def _dino_wm(config: RunConfig) -> RunConfig:
+    """DINO-WM: all patch tokens of a frozen backbone are the state."""
+    train = _paper_train(config, epochs=10, batch_size=32, lr=5e-4, weight_decay=0.0)
+    return _with(config, {"prediction": 1.0}, _frozen(config, "patches", DINOV2_SMALL), train=train)
+
+
+def _gap_ac(config: RunConfig) -> RunConfig:
+    """V-JEPA2-GAP-AC: the mean of a frozen backbone's patch tokens is the state."""
+    width = {"paper": 192, "micro": 32, "debug": 8}[config.size]
+    model = {
+        **_frozen(config, "compact", VJEPA2_LARGE),
+        "predictor": replace(config.model.predictor, width=width),
+    }
+    train = _paper_train(config, epochs=10, batch_size=192, lr=5e-5)
+    return _with(config, {"prediction": 1.0}, model, train=train)
+
+
+def _c_jepa(config: RunConfig) -> RunConfig:
+    """C-JEPA: slots over a frozen backbone's patch tokens; whole slots are hidden while it learns."""
+    latent = {"paper": 128, "micro": 32, "debug": 8}[config.size]
+    slots = SlotsConfig() if config.size == "paper" else SlotsConfig(mlp=2 * latent, decoder=4 * latent)
+    model = {**_frozen(config, "slots", DINOV2_SMALL, latent), "slots": slots}
+    weights = {"prediction": 1.0, "masked": 1.0, "features": 1.0, "consistency": 0.1}
+    return _with(config, weights, model, train=_paper_train(config, epochs=30, batch_size=256, lr=5e-4))
+
+
 SYSTEMS: dict[str, Callable[[RunConfig], RunConfig]] = {
     "lrc": _lrc,
     "lrc+idm": _lrc_idm,
+    "lwm": _lwm,
+    "lwm-0.05": _lwm_matched,
+    "pldm": _pldm,
+    "dino-wm": _dino_wm,
+    "vjepa2-gap-ac": _gap_ac,
+    "c-jepa": _c_jepa,
+    "eb-jepa": _eb_jepa,
 }
+
+
+def reported_name(config: RunConfig, recipe: RunConfig) -> str:
+    """The name under which results are reported.
+
+    Another backbone than the authors' is named in brackets; a model or objective that is no longer
+    the recipe's carries a star.
+    """
+    _, system, _ = split_name(config.recipe)
+    backbone = config.model.backbone
+    kind = Source.parse(backbone).kind if backbone else ""
+    stand_in = bool(backbone) and not (kind == ORIGINALS.get(system) and is_original(backbone))
+    known = (
+        config.model
+        if bool(backbone) != bool(recipe.model.backbone)
+        else replace(config.model, backbone=recipe.model.backbone)
+    )
+    changed = (known, config.objective) != (recipe.model, recipe.objective)
+    return system + f"[{kind}]" * stand_in + "*" * changed
 
 
 def recipe_names() -> list[str]:
@@ -116,15 +262,26 @@ def recipe_names() -> list[str]:
     return [f"{world}-{system}-{size}" for world in SETTINGS for system in SYSTEMS for size in SIZES]
 
 
-def get_recipe(name: str) -> RunConfig:
-    """The configuration with this name."""
+def split_name(name: str) -> tuple[str, str, str]:
+    """world-system-size; a system's name may hold hyphens of its own."""
     world, _, rest = name.partition("-")
     system, _, size = rest.rpartition("-")
-    for value, table, what in ((world, SETTINGS, "world"), (system, SYSTEMS, "system"), (size, SIZES, "size")):
+    return world, system, size
+
+
+def get_recipe(name: str) -> RunConfig:
+    """The configuration with this name."""
+    world, system, size = split_name(name)
+    for value, table, what in (
+        (world, SETTINGS, "world"),
+        (system, SYSTEMS, "system"),
+        (size, SIZES, "size"),
+    ):
         if value not in table:
             raise BadInput(
                 f"there is no recipe {name!r}: a recipe is world-system-size, and the {what} must be one "
                 f"of {', '.join(table)}"
             )
-    config = SYSTEMS[system](SIZES[size](SETTINGS[world]))
-    return replace(config, recipe=name, world=world, system=system, size=size)
+    base = replace(SIZES[size](SETTINGS[world]), recipe=name, world=world, system=system, size=size)
+    config = SYSTEMS[system](base)
+    return replace(config, system=reported_name(config, config))

@@ -7,8 +7,10 @@ Time is always axis 1; plan samples are folded into B before a model sees them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 
+import torch
 from torch import Tensor
 
 
@@ -45,11 +47,23 @@ class Clip:
     frames: Tensor  # (B, T, 3, h, w) uint8
     actions: Tensor  # (B, T-1, A) float32, normalised
     episodes: Tensor  # (B,) int64, the episode each clip was cut from
+    features: Tensor | None = None  # (B, T, L, W), stored tokens that stand in for the frames
+    proprio: Tensor | None = None  # (B, T, p), what the robot knows of itself
+    far: Tensor | None = None  # (B, 3, h, w) uint8, a frame from elsewhere in the episode
 
     @property
     def size(self) -> int:
         """Number of clips."""
         return self.frames.shape[0]
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Clip:
+        """The same clips with every tensor changed; episode numbers stay as they are."""
+        held = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "episodes"}
+        return replace(self, **{name: change(x) for name, x in held.items() if x is not None})
+
+    def to(self, device: torch.device, *, non_blocking: bool = False) -> Clip:
+        """The same clips on a device."""
+        return self.map(lambda x: x.to(device, non_blocking=non_blocking))
 
 
 @dataclass(frozen=True)
@@ -64,6 +78,11 @@ class Outputs:
     recon: Tensor | None = None  # (B, T, 3, h, w), in normalised pixels
     pixels: Tensor | None = None  # (B, T, 3, h, w), the normalised pixels to rebuild
     action_pred: Tensor | None = None  # (B, T-1, A)
+    u_far: Tensor | None = None  # (B, 1, Q, D), u of a frame elsewhere in the episode
+    tokens: Tensor | None = None  # (B, T, L, W), patch features to rebuild
+    tokens_recon: Tensor | None = None  # (B, T, L, W), as rebuilt from the slots
+    masked_pred: Tensor | None = None  # (B, K-1, M, D), slots that were hidden from the predictor
+    masked_target: Tensor | None = None  # (B, K-1, M, D), what they were
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from lrc_jepa.commands.arguments import parse
 from lrc_jepa.console import progress_bar, say
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs import WORLDS, get_world
-from lrc_jepa.envs.appearance import FACTORS, Appearance, Kind
+from lrc_jepa.envs.appearance import Appearance, Kind
 from lrc_jepa.envs.collect import collect
 
 
@@ -28,8 +28,8 @@ class CollectArgs:
     """Side of the frames in pixels."""
     appearance: Kind = "clean"
     """How much episodes differ in looks: clean, varied or patterned."""
-    factors: int = len(FACTORS)
-    """varied: how many independent factors differ between episodes."""
+    factors: int = Appearance.factors
+    """varied: how many independent factors differ between episodes (docs/worlds.md names them)."""
     cells: int = 8
     """patterned: cells on each side of the pattern."""
     opacity: float = 0.4
@@ -40,6 +40,8 @@ class CollectArgs:
     """Shares of the collecting policies; left out: the world's own mix."""
     seed: int = 0
     """The dataset is a function of this seed."""
+    processes: int = 1
+    """Processes that simulate side by side; the result is the same for any number."""
     out: Path | None = None
     """Folder of the dataset; left out: datasets/WORLD-APPEARANCE."""
     overwrite: bool = False
@@ -63,6 +65,7 @@ def main(argv: list[str]) -> dict[str, Any]:
             mix=args.mix,
             length=args.length or None,
             overwrite=args.overwrite,
+            processes=args.processes,
             progress=bar.advance,
         )
     store = Store(out)

@@ -10,6 +10,8 @@ import numpy as np
 import tyro
 
 from lrc_jepa.commands.arguments import parse
+from lrc_jepa.commands.data_features import features
+from lrc_jepa.commands.data_io import export, import_, validate
 from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
@@ -38,6 +40,7 @@ def info(argv: list[str]) -> dict[str, Any]:
         "columns": {n: {"shape": list(c.shape), "dtype": str(c.dtype)} for n, c in store.columns.items()},
         "appearance": store.meta.get("appearance"),
         "policy_mix": store.meta.get("policy_mix"),
+        "coverage": store.meta.get("coverage"),
         "seed": store.meta.get("seed"),
     }
     rows = [[key, str(value)] for key, value in result.items() if key != "columns"]
@@ -53,20 +56,13 @@ def info(argv: list[str]) -> dict[str, Any]:
     return result
 
 
-def validate(argv: list[str]) -> dict[str, Any]:
-    """`lrc data validate`: read everything once and say what is wrong."""
-    args = parse(DataArgs, argv, "data validate", "Read a whole dataset and report what is wrong with it.")
-    store = Store(args.dataset)
-    problems = store.problems()
-    for problem in problems:
-        say(f"- {problem}")
-    if problems:
-        raise BadInput(f"dataset {args.dataset} has {len(problems)} problems")
-    say(f"dataset {args.dataset} is sound")
-    return {"dataset": str(args.dataset), "problems": problems}
-
-
-VERBS = {"info": info, "validate": validate}
+VERBS = {
+    "info": info,
+    "validate": validate,
+    "import": import_,
+    "export": export,
+    "features": features,
+}
 
 
 def main(argv: list[str]) -> dict[str, Any]:

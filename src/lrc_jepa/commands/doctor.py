@@ -9,6 +9,7 @@ import shutil
 import time
 from dataclasses import dataclass
 from importlib import metadata, util
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -47,12 +48,14 @@ def _packages() -> list[Finding]:
     found += [Finding(name, metadata.version(name)) for name in PACKAGES]
     for module, (purpose, remedy) in OPTIONAL.items():
         here = util.find_spec(module) is not None
-        found.append(Finding(f"{module} ({purpose})", "installed" if here else "missing", "" if here else remedy))
+        found.append(
+            Finding(f"{module} ({purpose})", "installed" if here else "missing", "" if here else remedy)
+        )
     return found
 
 
 def _machine() -> list[Finding]:
-    free = shutil.disk_usage(os.getcwd()).free
+    free = shutil.disk_usage(Path.cwd()).free
     device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none: the CPU is used"
     little = "" if free > LEAST_DISK else "free some space, or work in another folder"
     return [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,20 +10,19 @@ from typing import Any
 import numpy as np
 import tyro
 
-from lrc_jepa.commands.arguments import first_positional, parse, pick_device
+from lrc_jepa.commands.arguments import first_positional, parse
+from lrc_jepa.commands.opened import Opened, open_run
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import progress_bar, say, table
-from lrc_jepa.data.clips import Split
-from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.control import Planner, episode_rows, references, run
+from lrc_jepa.evaluate.control import Actor, Planner, episode_rows, references, run
 from lrc_jepa.evaluate.films import film, strip
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.openloop import decoded_strips, long_clips, open_loop_error
-from lrc_jepa.files import digest, read_json
+from lrc_jepa.evaluate.references import LatentPolicy, learned_references
 from lrc_jepa.report.control import ControlSummary, summarize
-from lrc_jepa.report.rows import Row, append_rows
-from lrc_jepa.train.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
+from lrc_jepa.report.rows import Row
+from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
 
 
 @dataclass(frozen=True)
@@ -43,35 +41,13 @@ class PlanArgs:
     """Where rows and films go; left out: the run's folder."""
     films: int = 6
     """Episodes to film."""
+    learned: bool = False
+    """Also train behaviour cloning and inverse dynamics on the model's frozen latents, and let them act."""
     protocol: bool = False
     """Plan by the paper's protocol, whatever the recipe says."""
     device: str = "auto"
     """auto, cpu or cuda."""
     plan: tyro.conf.OmitArgPrefixes[PlanConfig] = PlanConfig()
-
-
-def data_of(run_folder: Path, given: Path | None) -> Path:
-    """The dataset given, or the one a run was trained on."""
-    if given is not None:
-        return given
-    for folder in (run_folder, *run_folder.parents[:2]):
-        if (folder / "config.json").is_file():
-            described = read_json(folder / "config.json", f"run {run_folder}")
-            if "data" in described:
-                return Path(described["data"])
-    raise BadInput(f"{run_folder} does not say which dataset it belongs to; pass --data")
-
-
-def check_world(checkpoint: Checkpoint, store: Store) -> None:
-    """Refuse data that the model was not made for."""
-    world = checkpoint.provenance["world"]
-    if store.world != world:
-        raise BadInput(f"the model was trained in {world}, the dataset {store.path} comes from {store.world}")
-    width = checkpoint.deployment.spec.raw_action_dim
-    if store.action.shape[1] != width:
-        raise BadInput(
-            f"the model takes {width} action dimensions, the dataset {store.path} has {store.action.shape[1]}"
-        )
 
 
 def main(argv: list[str]) -> dict[str, Any]:
@@ -84,15 +60,12 @@ def main(argv: list[str]) -> dict[str, Any]:
     description = "Reach image goals of held-out episodes; options default to what the checkpoint says."
     args = parse(PlanArgs, argv, "plan", description, default)
     config = dataclasses.replace(PlanConfig(), seed=args.plan.seed) if args.protocol else args.plan
-    return evaluate(checkpoint, args, config)
+    return evaluate(open_run(args.run, args.data, args.out, args.device), args, config)
 
 
-def evaluate(checkpoint: Checkpoint, args: PlanArgs, config: PlanConfig) -> dict[str, Any]:
+def evaluate(opened: Opened, args: PlanArgs, config: PlanConfig) -> dict[str, Any]:
     """Run the model and the references on one set of pairs."""
-    store = Store(data_of(args.run, args.data))
-    check_world(checkpoint, store)
-    checkpoint.model.to(pick_device(args.device))
-    split = Split.by_episode(store, checkpoint.config.clip)
+    checkpoint, store, split, out = opened.checkpoint, opened.store, opened.split, opened.out
     if args.manifest:
         manifest = Manifest.load(args.manifest)
         manifest.check(store, split)
@@ -102,52 +75,36 @@ def evaluate(checkpoint: Checkpoint, args: PlanArgs, config: PlanConfig) -> dict
         raise BadInput(
             f"the manifest's goals lie {manifest.goal_offset} steps ahead, not {config.goal_offset}"
         )
-    out = args.out or (args.run if (args.run / "checkpoints").is_dir() else args.run.parent.parent)
     manifest.save(out / "manifest.json")
     system = checkpoint.config.system
-    stamp = row_stamp(checkpoint, manifest, config)
+    stamp = opened.stamp(manifest_hash=manifest.digest(), planner=dataclasses.asdict(config))
     spec = checkpoint.deployment.spec
     planner = Planner(checkpoint.model, checkpoint.deployment, config, list(range(len(manifest))))
     shown = list(range(min(args.films, len(manifest))))
-    actors = {system: planner, **references(store, manifest, config, spec.frameskip)}
+    actors: dict[str, Actor] = {system: planner, **references(store, manifest, config, spec.frameskip)}
+    if args.learned:
+        pairs = list(range(len(manifest)))
+        actors.update(learned_references(checkpoint, store, split.train, config, pairs))
     rows: list[Row] = []
     summaries: list[ControlSummary] = []
     with progress_bar(f"planning with {system}", len(actors)) as bar:
         for actor_name, actor in actors.items():
-            mine = actor if isinstance(actor, Planner) else None
+            mine = planner if actor is planner else None
             film_pairs = shown if mine else None
             rollouts = run(actor, store, manifest, config, spec.frameskip, spec.image_size, film_pairs)
-            found = episode_rows(actor_name, rollouts, manifest, stamp, mine)
+            timed = actor if isinstance(actor, Planner | LatentPolicy) else None
+            found = episode_rows(actor_name, rollouts, manifest, stamp, timed)
             if mine:
                 rows += save_films(out, mine, rollouts, found, stamp)
             rows += found
             summaries.append(summarize(found))
             bar.advance()
-    rows += open_loop(checkpoint, store, split, out, stamp, config)
-    append_rows(out / "results.jsonl", rows)
+    rows += open_loop(opened, stamp, config)
+    opened.write(rows)
     show(summaries)
     say(f"rows in {out / 'results.jsonl'}, films in {out / 'films'}")
     actors_json = {s.actor: dataclasses.asdict(s) for s in summaries}
     return {"run": str(args.run), "system": system, "pairs": summaries[0].pairs, "actors": actors_json}
-
-
-def row_stamp(checkpoint: Checkpoint, manifest: Manifest, config: PlanConfig) -> Row:
-    """What every row of this evaluation carries."""
-    return {
-        "evaluation": digest([checkpoint.digest, manifest.digest(), dataclasses.asdict(config), time.time()]),
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "system": checkpoint.config.system,
-        "world": checkpoint.provenance["world"],
-        "size": checkpoint.config.size,
-        "recipe": checkpoint.config.recipe,
-        "config_hash": checkpoint.config.digest(),
-        "checkpoint_hash": checkpoint.digest[:16],
-        "step": checkpoint.step,
-        "train_seed": checkpoint.config.train.seed,
-        "data_hash": manifest.data,
-        "manifest_hash": manifest.digest(),
-        "planner": dataclasses.asdict(config),
-    }
 
 
 def save_films(out: Path, planner: Planner, rollouts: Any, found: list[Row], stamp: Row) -> list[Row]:
@@ -184,19 +141,20 @@ def save_films(out: Path, planner: Planner, rollouts: Any, found: list[Row], sta
     return rows
 
 
-def open_loop(
-    checkpoint: Checkpoint, store: Store, split: Split, out: Path, stamp: Row, config: PlanConfig
-) -> list[Row]:
+def open_loop(opened: Opened, stamp: Row, config: PlanConfig) -> list[Row]:
     """Latent error along recorded actions, and strips of decoded rollouts."""
-    deployment = checkpoint.deployment
-    clips = long_clips(store, split.heldout, deployment.spec, deployment.normalizer, 2 * config.horizon)
-    errors = open_loop_error(checkpoint.model, clips, 128)
+    deployment = opened.checkpoint.deployment
+    if opened.store.image_size != deployment.spec.image_size:
+        return []
+    heldout, steps = opened.split.heldout, 2 * config.horizon
+    clips = long_clips(opened.store, heldout, deployment.spec, deployment.normalizer, steps)
+    errors = open_loop_error(opened.model, clips, 128)
     ids = np.linspace(0, len(clips) - 1, 3).astype(int)
-    pictures = decoded_strips(checkpoint.model, clips, ids)
+    pictures = decoded_strips(opened.model, clips, ids)
     rows: list[Row] = [{**stamp, "kind": "openloop", "metric": "latent-mse.v1", **e} for e in errors]
     for index, rows_of_frames in enumerate(pictures if pictures is not None else []):
         name = f"films/rollout-{index}.png"
-        strip(out / name, list(rows_of_frames))
+        strip(opened.out / name, list(rows_of_frames))
         rows.append({**stamp, "kind": "rollout", "index": index, "file": name})
     return rows
 
@@ -217,5 +175,13 @@ def show(summaries: list[ControlSummary]) -> None:
         for s in summaries
     ]
     strict = list(first.strict_rates)
-    columns = ["actor", first.criterion, "95% interval", *strict, "median step", "final distance", "s per solve"]
+    columns = [
+        "actor",
+        first.criterion,
+        "95% interval",
+        *strict,
+        "median step",
+        "final distance",
+        "s per solve",
+    ]
     table(f"{first.pairs} pairs ({first.trivial} trivial ones left out)", columns, rows)

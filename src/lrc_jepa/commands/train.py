@@ -28,10 +28,12 @@ from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import write_json
 from lrc_jepa.models import build_model, count_parameters
-from lrc_jepa.recipes import SETTINGS, SIZES, SYSTEMS, get_recipe
+from lrc_jepa.models.backbones import without_weights
+from lrc_jepa.recipes import ANY_ACTIONS, SETTINGS, SIZES, SYSTEMS, get_recipe, reported_name
+from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint
 from lrc_jepa.train.distributed import check_shares, launch, launched, team, wait_for_all
 from lrc_jepa.train.estimate import estimate
-from lrc_jepa.train.loop import Pieces, Progress, assemble, check_data, fit, total_steps
+from lrc_jepa.train.loop import Pieces, Progress, assemble, check_data, count_clips, fit, total_steps
 
 PARTS = ("clip", "model", "objective", "train", "plan")
 
@@ -74,8 +76,7 @@ class TrainArgs:
         """
         recipe = get_recipe(self.recipe)
         config = dataclasses.replace(recipe, **{part: getattr(self, part) for part in PARTS})
-        changed = (config.model, config.objective) != (recipe.model, recipe.objective)
-        return dataclasses.replace(config, system=config.system + "*" * changed)
+        return dataclasses.replace(config, system=reported_name(config, recipe))
 
 
 def check_out(out: Path, *, resume: bool, overwrite: bool) -> None:
@@ -125,7 +126,19 @@ def train_with_bar(pieces: Pieces, *, resume: bool) -> Path:
         return fit(pieces, resume=resume, watch=watch)
 
 
-SHOWN = ("total", "prediction", "sigreg", "context", "reconstruction", "inverse")
+def ensure_trained(config: RunConfig, data: Path, out: Path, device: str = "auto") -> Path:
+    """Train a run, continue it where it stopped, or leave it as it is when it is finished."""
+    pieces = assemble(config, Store(data), out, pick_device(device))
+    done = list_checkpoints(out)
+    if done and int(done[-1].name) >= pieces.steps:
+        if load_checkpoint(done[-1]).config != config:
+            raise BadInput(f"{out} holds a run with another configuration; choose another folder")
+        return done[-1]
+    prepare_run(out, config, data)
+    return train_with_bar(pieces, resume=bool(done))
+
+
+SHOWN = ("total", "prediction", "sigreg", "std", "context", "reconstruction", "inverse", "features")
 
 
 def main(argv: list[str]) -> dict[str, Any]:
@@ -145,6 +158,8 @@ def main(argv: list[str]) -> dict[str, Any]:
     check_out(out, resume=args.resume, overwrite=args.overwrite)
     data = args.data or Path("datasets") / f"{config.world}-clean"
     store = Store(data)
+    if config.world in ANY_ACTIONS:
+        config = dataclasses.replace(config, action_dim=store.action.shape[1])
     check_data(config, store)
     check_shares(config.train, args.nproc)
     if args.nproc > 1 and not launched():
@@ -177,12 +192,12 @@ def train(
 
 def dry_run(config: RunConfig, data: Path | None) -> dict[str, Any]:
     """Parameters by part, steps, and what time and memory a run would take on this machine."""
-    model = build_model(config)
+    unloaded = dataclasses.replace(config.model, backbone=without_weights(config.model.backbone))
+    model = build_model(dataclasses.replace(config, model=unloaded))
     parameters = count_parameters(model)
     clips = SETTINGS[config.world].clips
     if data is not None:
-        pieces = assemble(config, Store(data), Path(), torch.device("cpu"))
-        clips = len(pieces.clips)
+        clips = count_clips(config, Store(data))
     steps = total_steps(config, clips)
     cost = estimate(config, model, steps)
     table(

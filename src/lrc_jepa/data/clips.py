@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -50,9 +51,19 @@ class Clips:
     """
 
     def __init__(
-        self, store: Store, episodes: Array, config: ClipConfig, normalizer: ActionNormalizer
+        self,
+        store: Store,
+        episodes: Array,
+        config: ClipConfig,
+        normalizer: ActionNormalizer,
+        columns: Mapping[str, Array] | None = None,
     ) -> None:
+        """`columns` are further fields of a `Clip`, one row per frame: proprio, features.
+
+        Frames are not read where features stand in for them.
+        """
         self.store, self.config, self.normalizer = store, config, normalizer
+        self.columns = dict(columns or {})
         self.frames = config.history + config.targets
         span = (self.frames - 1) * config.frameskip + 1
         room = store.ep_len[episodes] - span + 1
@@ -82,14 +93,30 @@ class Clips:
 
     def gather(self, clips: Array) -> Clip:
         """Read the clips with these numbers: one vectorised read per column, sorted if they are."""
-        pixels = self.pixels[self.frame_rows(clips)]  # (B, T, h, w, 3)
+        rows = self.frame_rows(clips)  # (B, T)
+        size = 0 if "features" in self.columns else self.store.image_size
+        pixels = self.pixels[rows] if size else np.zeros((*rows.shape, 0, 0, 3), np.uint8)  # (B, T, h, w, 3)
         steps = self.starts[clips][:, None] + np.arange((self.frames - 1) * self.config.frameskip)
         blocks = self.actions[steps].reshape(len(clips), self.frames - 1, -1)  # (B, T-1, A)
         return Clip(
             frames=torch.from_numpy(pixels).permute(0, 1, 4, 2, 3),
             actions=torch.from_numpy(blocks),
             episodes=torch.from_numpy(self.episode_of[clips]),
+            far=self._far(clips) if self.config.far else None,
+            **{name: torch.from_numpy(column[rows]) for name, column in self.columns.items()},
         )
+
+    def _far(self, clips: Array) -> torch.Tensor:
+        """One more frame of each clip's episode (B,3,h,w), always the same for the same clip.
+
+        A multiplicative hash of the clip's row chooses it, so that reading needs no generator.
+        """
+        episodes = self.episode_of[clips]
+        mixed = (self.starts[clips].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(33)
+        rows = self.store.ep_offset[episodes] + (
+            mixed % self.store.ep_len[episodes].astype(np.uint64)
+        ).astype(int)
+        return torch.from_numpy(self.store.pixels[rows]).permute(0, 3, 1, 2)
 
 
 @lru_cache(maxsize=2)

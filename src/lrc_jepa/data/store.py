@@ -6,6 +6,7 @@ A store is a folder:
     action.npy     float32 (rows, a); row t holds the action that leaves frame t, and the last row
                    of an episode, which leaves towards nothing, is never read
     state.npy      the simulator's full state, when there is a simulator
+    timestamp.npy  seconds since the episode began, when the recording has them
     *.npy          any further column is a physical quantity, for probes
     index.npz      ep_len, ep_offset, and any per-episode array (ep_appearance, ep_policy, ...)
     meta.json      world, sizes, action bounds, policy, seed, versions, sha-256 of every column
@@ -14,7 +15,10 @@ A store is a folder:
 from __future__ import annotations
 
 import hashlib
+import math
+import os
 import platform
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -24,26 +28,63 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa import __version__
+from lrc_jepa.data.arrays import load_npz, map_npy
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import read_json, whole_folder, write_json
 
 FORMAT = 1
 Array = NDArray[Any]
-RESERVED = ("pixels", "action", "state")  # columns that are not physical quantities
+RESERVED = ("pixels", "action", "state", "timestamp")  # columns that are not physical quantities
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")  # a column's name is part of a file's name
+NUMBERS = "biuf"  # kinds of values a column may hold
 
 
-class _Column:
-    """A `.npy` file that grows: the header is written again, at the same length, when it closes."""
+class Column:
+    """A `.npy` file that grows: the header is written again, at the same length, when it closes.
+
+    With `rows` an existing file is reopened behind its first `rows` rows, and what follows is cut off.
+    """
 
     HEADER = 128
+    BLOCK = 1 << 24
 
-    def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-        self.handle = path.open("wb")
-        self.handle.write(b"\0" * self.HEADER)
-        self.dtype, self.shape, self.rows = dtype, shape, 0
+    def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], rows: int = 0) -> None:
+        self.path, self.dtype, self.shape, self.rows = path, dtype, shape, rows
+        self.row_bytes = dtype.itemsize * math.prod(shape)
         self.sha = hashlib.sha256()
+        self.handle = path.open("r+b" if rows else "w+b")
+        if rows:
+            self._rehash()
+        else:
+            self.handle.write(b"\0" * self.HEADER)
+        self.mark()
+
+    def _rehash(self) -> None:
+        left = self.rows * self.row_bytes
+        self.handle.seek(self.HEADER)
+        while left:
+            block = self.handle.read(min(self.BLOCK, left))
+            if not block:
+                self.handle.close()
+                raise BadInput(f"{self.path} is shorter than its journal says; start again without --resume")
+            self.sha.update(block)
+            left -= len(block)
+        self.handle.seek(self.HEADER + self.rows * self.row_bytes)
+        self.handle.truncate()
+
+    def mark(self) -> None:
+        """Remember this place for `rewind`."""
+        self._marked = self.rows, self.sha.copy()
+
+    def rewind(self) -> None:
+        """Cut off everything since the last `mark`."""
+        self.rows, sha = self._marked
+        self.sha = sha.copy()
+        self.handle.seek(self.HEADER + self.rows * self.row_bytes)
+        self.handle.truncate()
 
     def append(self, values: Array) -> None:
+        """Write further rows."""
         if values.shape[1:] != self.shape or values.dtype != self.dtype:
             raise BadInput(
                 f"a column changes from {self.shape} {self.dtype} to {values.shape[1:]} "
@@ -54,17 +95,53 @@ class _Column:
         self.sha.update(data)
         self.rows += len(values)
 
+    def sync(self) -> None:
+        """Bring what was written to the disk."""
+        self.handle.flush()
+        os.fsync(self.handle.fileno())
+
+    def describe(self) -> dict[str, Any]:
+        """What `meta.json` says of the column."""
+        return {
+            "dtype": self.dtype.str,
+            "shape": [self.rows, *self.shape],
+            "sha256": self.sha.hexdigest(),
+        }
+
     def close(self) -> None:
+        """Write the header; a second call does nothing."""
+        if self.handle.closed:
+            return
         described = {
-            "descr": np.lib.format.dtype_to_descr(self.dtype),
+            "descr": np.lib.format.dtype_to_descr(self.dtype),  # type: ignore[no-untyped-call]
             "fortran_order": False,
             "shape": (self.rows, *self.shape),
         }
         text = repr(described).encode()
-        prefix = np.lib.format.magic(1, 0) + (self.HEADER - 10).to_bytes(2, "little")
+        magic: bytes = np.lib.format.magic(1, 0)  # type: ignore[no-untyped-call]
+        prefix = magic + (self.HEADER - 10).to_bytes(2, "little")
         self.handle.seek(0)
         self.handle.write((prefix + text).ljust(self.HEADER - 1) + b"\n")
         self.handle.close()
+
+
+def write_index(
+    folder: Path,
+    meta: Mapping[str, Any],
+    columns: Mapping[str, Column],
+    lengths: list[int],
+    per_episode: Mapping[str, list[Any]],
+) -> None:
+    """Write `index.npz` and `meta.json` beside the columns: the last step of making a store."""
+    if not lengths:
+        raise BadInput("a store needs at least one episode")
+    ep_len = np.asarray(lengths, dtype=np.int64)
+    ep_offset = np.concatenate([[0], np.cumsum(ep_len)[:-1]])
+    extra: dict[str, Any] = {f"ep_{name}": np.stack(values) for name, values in per_episode.items()}
+    np.savez(folder / "index.npz", ep_len=ep_len, ep_offset=ep_offset, **extra)
+    versions = {"lrc_jepa": __version__, "numpy": np.__version__, "python": platform.python_version()}
+    described = {name: column.describe() for name, column in columns.items()}
+    write_json(folder / "meta.json", {"format": FORMAT, "versions": versions, "columns": described, **meta})
 
 
 class StoreWriter:
@@ -73,7 +150,7 @@ class StoreWriter:
     def __init__(self, path: Path, meta: Mapping[str, Any], *, overwrite: bool = False) -> None:
         self.path, self.meta = Path(path), dict(meta)
         self._folder = whole_folder(self.path, overwrite=overwrite)
-        self._columns: dict[str, _Column] = {}
+        self._columns: dict[str, Column] = {}
         self._lengths: list[int] = []
         self._per_episode: dict[str, list[Array]] = {}
 
@@ -91,10 +168,10 @@ class StoreWriter:
         for name, values in columns.items():
             if name not in self._columns:
                 path = self._aside / f"{name}.npy"
-                self._columns[name] = _Column(path, values.dtype, values.shape[1:])
+                self._columns[name] = Column(path, values.dtype, values.shape[1:])
             self._columns[name].append(values)
         for name, value in per_episode.items():
-            self._per_episode.setdefault(f"ep_{name}", []).append(np.asarray(value))
+            self._per_episode.setdefault(name, []).append(np.asarray(value))
         self._lengths.append(length)
 
     def __exit__(
@@ -107,31 +184,11 @@ class StoreWriter:
             column.close()
         if kind is None:
             try:
-                self._finish()
+                write_index(self._aside, self.meta, self._columns, self._lengths, self._per_episode)
             except BaseException as failure:
                 self._folder.__exit__(type(failure), failure, failure.__traceback__)
                 raise
         self._folder.__exit__(kind, error, trace)
-
-    def _finish(self) -> None:
-        if not self._lengths:
-            raise BadInput("a store needs at least one episode")
-        lengths = np.asarray(self._lengths, dtype=np.int64)
-        offsets = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-        extra = {name: np.stack(values) for name, values in self._per_episode.items()}
-        np.savez(self._aside / "index.npz", ep_len=lengths, ep_offset=offsets, **extra)  # type: ignore[arg-type]
-        columns = {
-            name: {
-                "dtype": column.dtype.str,
-                "shape": [column.rows, *column.shape],
-                "sha256": column.sha.hexdigest(),
-            }
-            for name, column in self._columns.items()
-        }
-        versions = {"lrc_jepa": __version__, "numpy": np.__version__}
-        versions["python"] = platform.python_version()
-        meta = {"format": FORMAT, "versions": versions, "columns": columns, **self.meta}
-        write_json(self._aside / "meta.json", meta)
 
 
 class Store:
@@ -150,6 +207,7 @@ class Store:
         self.ep_len, self.ep_offset = index.pop("ep_len"), index.pop("ep_offset")
         self.per_episode = index
         self._check(what)
+        self._check_bounds(what)
 
     def _open_columns(self, what: str) -> dict[str, Array]:
         described = self.meta.get("columns")
@@ -158,24 +216,25 @@ class Store:
         columns: dict[str, Array] = {}
         for name, expected in described.items():
             path = self.path / f"{name}.npy"
-            if path.parent != self.path or not path.is_file():
-                raise BadInput(f"{what} is incomplete: column {name} is missing")
-            try:
-                columns[name] = np.load(path, mmap_mode="r", allow_pickle=False)
-            except (ValueError, OSError, EOFError) as error:
-                raise BadInput(f"{what}: column {name} is damaged ({error})") from None
-            if list(columns[name].shape) != expected["shape"]:
+            if not NAME.fullmatch(name) or not path.is_file():
+                raise BadInput(f"{what} is incomplete: column {name[:80]!r} is missing")
+            columns[name] = values = map_npy(path, f"{what}: column {name}")
+            if not isinstance(expected, dict) or not isinstance(expected.get("sha256"), str):
+                raise BadInput(f"{what}: meta.json does not describe column {name}")
+            if [list(values.shape), values.dtype.str] != [expected.get("shape"), expected.get("dtype")]:
                 raise BadInput(f"{what}: column {name} does not have the shape its meta.json says")
+            if values.ndim == 0 or values.dtype.kind not in NUMBERS:
+                raise BadInput(f"{what}: column {name} does not hold one number or array per row")
         return columns
 
     def _open_index(self, what: str) -> dict[str, Array]:
-        try:
-            with np.load(self.path / "index.npz", allow_pickle=False) as index:
-                found = {name: index[name] for name in index.files}
-        except (OSError, ValueError, EOFError, KeyError) as error:
-            raise BadInput(f"{what}: index.npz cannot be read ({error})") from None
+        found = load_npz(self.path / "index.npz", f"{what}: index.npz")
         if not {"ep_len", "ep_offset"} <= set(found):
             raise BadInput(f"{what}: index.npz needs ep_len and ep_offset")
+        if any(found[name].dtype != np.int64 or found[name].ndim != 1 for name in ("ep_len", "ep_offset")):
+            raise BadInput(f"{what}: ep_len and ep_offset must be lists of 64-bit integers")
+        if any(values.ndim == 0 or len(values) != len(found["ep_len"]) for values in found.values()):
+            raise BadInput(f"{what}: the arrays of index.npz have different numbers of episodes")
         return found
 
     def _check(self, what: str) -> None:
@@ -183,7 +242,7 @@ class Store:
         good = (
             len(self.ep_len) > 0
             and self.ep_len.min() > 0
-            and len(self.ep_len) == len(self.ep_offset)
+            and self.ep_len.max() <= rows  # before summing: lying lengths could wrap around
             and np.array_equal(np.cumsum(self.ep_len), self.ep_offset + self.ep_len)
             and int(self.ep_len.sum()) == rows
         )
@@ -191,12 +250,24 @@ class Store:
             raise BadInput(f"{what}: the episode index does not cover the {rows} rows exactly once")
         if self.pixels.ndim != 4 or self.pixels.shape[3] != 3 or self.pixels.dtype != np.uint8:
             raise BadInput(f"{what}: pixels must be uint8 (rows, h, w, 3), not {self.pixels.shape}")
-        if self.pixels.shape[1] != self.pixels.shape[2]:
+        if self.pixels.shape[1] != self.pixels.shape[2] or self.pixels.shape[1] == 0:
             raise BadInput(f"{what}: frames must be square, not {self.pixels.shape[1:3]}")
-        if self.action.ndim != 2 or self.action.dtype.kind != "f":
+        if self.action.ndim != 2 or self.action.dtype.kind != "f" or self.action.shape[1] == 0:
             raise BadInput(f"{what}: action must be floats (rows, dims), not {self.action.shape}")
         if any(len(values) != rows for values in self.columns.values()):
             raise BadInput(f"{what}: columns have different numbers of rows")
+
+    def _check_bounds(self, what: str) -> None:
+        for name in ("action_low", "action_high"):
+            bound = self.meta.get(name)
+            if bound is None:
+                continue
+            numbers = isinstance(bound, list) and all(type(x) in (int, float) for x in bound)
+            if not numbers or len(bound) != self.action.shape[1]:
+                raise BadInput(f"{what}: {name} must be one number for each action dimension")
+        rate = self.meta.get("frame_rate")
+        if rate is not None and (type(rate) not in (int, float) or not 0 < rate < math.inf):
+            raise BadInput(f"{what}: frame_rate must be a positive number, not {str(rate)[:40]}")
 
     @property
     def pixels(self) -> NDArray[np.uint8]:
@@ -240,19 +311,3 @@ class Store:
         if factors is None:
             return np.zeros((len(episodes), 0), np.float32)
         return np.asarray(factors[episodes])
-
-    def problems(self) -> list[str]:
-        """Read every byte and list what is wrong, one sentence each."""
-        found = []
-        for name, column in self.columns.items():
-            sha = hashlib.sha256()
-            for begin in range(0, len(column), 4096):
-                sha.update(np.ascontiguousarray(column[begin : begin + 4096]).tobytes())
-            if sha.hexdigest() != self.meta["columns"][name]["sha256"]:
-                found.append(f"column {name} does not match its sha-256")
-        last = self.ep_offset + self.ep_len - 1
-        used = np.setdiff1d(np.arange(len(self.action)), last)
-        bad = used[~np.isfinite(self.action[used]).all(axis=1)]
-        if len(bad):
-            found.append(f"{len(bad)} actions hold NaN or infinity, the first in row {bad[0]}")
-        return found

@@ -1,7 +1,12 @@
-"""How an episode looks: a few numbers drawn once per episode, fixed in time, blind to actions."""
+"""How an episode looks: a few numbers drawn once per episode, fixed in time, blind to actions.
+
+What a factor means is the world's business: each one names its factors and says where they stand
+in the clean scene. What covers the whole image, light and mosaic, is written here once.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,18 +17,31 @@ from lrc_jepa.errors import BadInput
 
 Array = NDArray[Any]
 Kind = Literal["clean", "varied", "patterned"]
+KINDS: tuple[Kind, ...] = ("clean", "varied", "patterned")
 
-FACTORS = (
-    "background red",
-    "background green",
-    "background blue",
-    "light",
-    "gradient across",
-    "gradient down",
-    "wall red",
-    "wall green",
-    "wall blue",
-)
+
+@dataclass(frozen=True)
+class Dressing:
+    """What is laid over whole frames (B,h,w,3) with colours in [0,1]: x -> gain * x + offset."""
+
+    gain: Array  # (B or 1, h or 1, w or 1, 3 or 1)
+    offset: Array  # (B or 1, h or 1, w or 1, 3 or 1)
+
+    def over(self, frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Dress finished frames, each while it is in the processor's cache."""
+        if self.gain.size == 1 and self.offset.size == 1:
+            return frames
+        count = len(frames)
+        gains = np.broadcast_to(self.gain, (count, *self.gain.shape[1:]))
+        offsets = np.broadcast_to(
+            self.offset * np.float32(255) + np.float32(0.5), (count, *self.offset.shape[1:])
+        )
+        dressed = np.empty_like(frames)
+        for frame, gain, offset, out in zip(frames, gains, offsets, dressed, strict=True):
+            colours = frame * gain
+            colours += offset
+            out[:] = np.clip(colours, 0, 255.5, out=colours)
+        return dressed
 
 
 @dataclass(frozen=True)
@@ -31,23 +49,29 @@ class Appearance:
     """A distribution over appearances; each episode draws one vector of factors in [0, 1]."""
 
     kind: Kind = "clean"
-    """clean: one look; varied: colours, light and gradient; patterned: a random mosaic."""
-    factors: int = len(FACTORS)
-    """varied: how many of the factors differ between episodes, in the order of FACTORS."""
+    """clean: one look; varied: colours, light, camera; patterned: a random mosaic."""
+    factors: int = 9
+    """varied: how many of the world's factors differ between episodes, in the order it names them."""
     cells: int = 8
     """patterned: cells on each side of the mosaic, three independent colours each."""
     opacity: float = 0.4
     """patterned: weight of the mosaic over the clean scene."""
 
     def __post_init__(self) -> None:
-        if self.kind not in ("clean", "varied", "patterned"):
-            raise BadInput(f"appearance {self.kind!r} is not one of clean, varied, patterned")
-        if not 0 <= self.factors <= len(FACTORS):
-            raise BadInput(f"varied appearance has 0 to {len(FACTORS)} factors, not {self.factors}")
+        if self.kind not in KINDS:
+            raise BadInput(f"appearance {self.kind!r} is not one of {', '.join(KINDS)}")
+        if self.factors < 0:
+            raise BadInput(f"the number of varied factors cannot be {self.factors}")
         if not 1 <= self.cells <= 64:
             raise BadInput(f"a pattern has 1 to 64 cells on a side, not {self.cells}")
         if not 0.0 <= self.opacity <= 1.0:
             raise BadInput(f"a pattern's opacity lies between 0 and 1, not at {self.opacity}")
+
+    def fit(self, world: str, names: Sequence[str]) -> Appearance:
+        """Itself, if the world has as many factors as are to be varied."""
+        if self.kind == "varied" and self.factors > len(names):
+            raise BadInput(f"{world} has {len(names)} factors of appearance, so {self.factors} cannot vary")
+        return self
 
     @property
     def width(self) -> int:
@@ -58,41 +82,33 @@ class Appearance:
         """Draw one episode's factors (F,)."""
         return rng.random(self.width, dtype=np.float32)
 
-    def palette(self, factors: Array) -> dict[str, Array]:
-        """Factors (B,F) -> background (B,3), wall (B,3), light (B,1), gradient (B,2).
-
-        A factor that does not vary stands at the value of the clean scene.
-        """
-        clean = np.array([1, 1, 1, 1, 0.5, 0.5, 0, 0, 0], np.float32)
-        full = np.tile(clean, (len(factors), 1))
+    def fill(self, factors: Array, clean: Sequence[float]) -> NDArray[np.float32]:
+        """Factors (B,F) -> all of a world's factors (B,n); what does not vary stands at `clean` (n,)."""
+        full = np.tile(np.asarray(clean, np.float32), (len(factors), 1))
         if self.kind == "varied":
             full[:, : self.factors] = factors
-        if self.kind == "varied" and self.factors > 0:
-            # Backgrounds stay lighter than walls, so that the scene remains readable.
-            full[:, :3] = 0.45 + 0.55 * full[:, :3]
-            full[:, 6:] = 0.4 * full[:, 6:]
-        light = 0.6 + 0.4 * full[:, 3:4]
-        return {
-            "background": full[:, :3],
-            "wall": full[:, 6:],
-            "light": light,
-            "gradient": 0.5 * (full[:, 4:6] - 0.5),
-        }
+        return full
 
-    def dress(self, scene: Array, factors: Array) -> Array:
-        """Apply what covers the whole image: light and gradient, or the mosaic.
-
-        Scene (B,h,w,3) in [0,1], factors (B,F) -> the same shape.
-        """
-        if self.kind == "clean":
-            return scene
-        size = scene.shape[1]
+    def dressing(self, factors: Array, size: int, shade: Array | None = None) -> Dressing:
+        """What is laid over a whole frame: `shade` (B,h,w,3) where the look varies, or the mosaic."""
+        nothing = np.zeros((1, 1, 1, 1), np.float32)
+        if self.kind == "varied" and shade is not None:
+            return Dressing(shade, nothing)
         if self.kind == "patterned":
             index = np.arange(size) * self.cells // size
             mosaic = factors.reshape(-1, self.cells, self.cells, 3)[:, index][:, :, index]
-            return np.asarray((1 - self.opacity) * scene + self.opacity * mosaic)
-        palette = self.palette(factors)
-        ramp = np.linspace(-1, 1, size, dtype=np.float32)
-        across, down = palette["gradient"][:, 0], palette["gradient"][:, 1]
-        shade = 1 + across[:, None, None] * ramp[None, None, :] + down[:, None, None] * ramp[None, :, None]
-        return np.clip(scene * (palette["light"][:, :, None] * shade)[..., None], 0, 1)
+            return Dressing(nothing + np.float32(1 - self.opacity), np.float32(self.opacity) * mosaic)
+        return Dressing(nothing + 1, nothing)
+
+
+def shading(light: Array, across: Array, down: Array, size: int) -> NDArray[np.float32]:
+    """Light (B,) that falls off across and down the image by these slopes (B,) -> (B,size,size,3)."""
+    ramp = np.linspace(-1, 1, size, dtype=np.float32)
+    slope = across[:, None, None] * ramp[None, None, :] + down[:, None, None] * ramp[None, :, None]
+    # The same for all three colours: NumPy is slow where it has to repeat along a short last axis.
+    return np.repeat((light[:, None, None] * (1 + slope))[..., None], 3, axis=3)
+
+
+def to_bytes(values: Array) -> NDArray[np.uint8]:
+    """Colours around [0,1] -> the nearest of 256 levels."""
+    return np.asarray(np.clip(values * 255 + 0.5, 0, 255.5), np.uint8)

@@ -29,6 +29,16 @@ PolicyMaker = Callable[[list[np.random.Generator]], Policy]
 
 
 @dataclass(frozen=True)
+class Mover:
+    """Something whose motion is counted when data are collected."""
+
+    quantity: str
+    """The physical quantity that says where it is."""
+    threshold: float
+    """It moves in a step when the quantity changes by more than this."""
+
+
+@dataclass(frozen=True)
 class World:
     """A simulated world: how to build it, start it, collect in it and measure it."""
 
@@ -48,3 +58,23 @@ class World:
     policies: Mapping[str, PolicyMaker]
     mix: Mapping[str, float]
     """Default share of the episodes collected by each policy."""
+    expert: Callable[[Array], Policy]
+    """Goal states (B,s) -> a scripted policy that heads for them: an upper bound for planners."""
+    expert_steps: int
+    """Steps the expert is given."""
+    reached: Callable[[Array, Array], NDArray[np.bool_]]
+    """States and goals (n,s) -> (n,): the world's own criterion, from the states alone."""
+    movers: Mapping[str, Mover]
+    """What must move for the data to be worth learning from."""
+    factors: tuple[str, ...]
+    """Names of the factors that `varied` appearance can vary, in the order they are switched on."""
+    batch: int = 64
+    """Episodes that are simulated together."""
+
+    def pair(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        """A random start and a random goal that is not reached there already."""
+        start = self.initial(rng)
+        while True:
+            goal = self.initial(rng)
+            if not self.reached(start[None], goal[None])[0]:
+                return start, goal

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+import multiprocessing
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.data.store import StoreWriter
+from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.envs.base import World
+from lrc_jepa.envs.coverage import Coverage
 from lrc_jepa.errors import BadInput
+from lrc_jepa.protocols import Task
 
 Array = NDArray[Any]
-BATCH = 64  # episodes simulated together; the result does not depend on it
+Episode = tuple[dict[str, Array], Array]
+"""An episode's columns and its appearance factors."""
+MEMORY = 2**28  # bytes of frames that are held at once
 
 
 def episode_rng(seed: int, episode: int) -> np.random.Generator:
@@ -24,40 +34,90 @@ def episode_rng(seed: int, episode: int) -> np.random.Generator:
     return np.random.default_rng([seed, episode])
 
 
-def roll(
-    world: World,
-    policy_name: str,
-    rngs: list[np.random.Generator],
-    appearance: Appearance,
-    length: int,
-    size: int,
-) -> list[tuple[dict[str, Array], Array]]:
-    """Roll one policy in a batch of episodes -> each episode's columns and appearance factors."""
-    factors = np.stack([appearance.sample(rng) for rng in rngs])
-    task = world.make(appearance)
+def appearance_rng(seed: int, episode: int) -> np.random.Generator:
+    """The generator of its look: the same motion can be collected in every appearance."""
+    return np.random.default_rng([seed, episode, 1])
+
+
+@dataclass(frozen=True)
+class Job:
+    """Episodes that are collected together; how they are grouped does not change them."""
+
+    world: str
+    appearance: Appearance
+    seed: int
+    length: int
+    size: int
+    episodes: tuple[tuple[int, str], ...] = field(default=())
+    """Number and policy of each episode."""
+
+
+def roll(world: World, task: Task, policy_name: str, numbers: list[int], job: Job) -> list[Episode]:
+    """Roll one policy in the episodes with these numbers."""
+    rngs = [episode_rng(job.seed, number) for number in numbers]
+    factors = np.stack([job.appearance.sample(appearance_rng(job.seed, number)) for number in numbers])
     task.reset_to(np.stack([world.initial(rng) for rng in rngs]), factors)
     policy = world.policies[policy_name](rngs)
-    pixels, states, actions = [], [], []
+    batch, length, size = len(rngs), job.length, job.size
+    first = task.state()
+    pixels = np.empty((batch, length, size, size, 3), np.uint8)
+    states = np.empty((batch, length, first.shape[1]), first.dtype)
+    # The last action of an episode leads nowhere and stays zero.
+    actions = np.zeros((batch, length, len(world.action_low)), np.float32)
     for step in range(length):
-        states.append(task.state())
-        pixels.append(task.render(size))
-        last = step == length - 1
-        action = np.zeros((len(rngs), len(world.action_low)), np.float32)
-        if not last:
-            action = policy.act(states[-1])
-            task.step(action)
-        actions.append(action)
-    episodes = []
-    for b in range(len(rngs)):
-        state = np.stack([s[b] for s in states])
-        columns = {
-            "pixels": np.stack([p[b] for p in pixels]),
-            "action": np.stack([a[b] for a in actions]),
-            "state": state,
-            **{name: np.asarray(v, np.float32) for name, v in world.quantities(state).items()},
-        }
-        episodes.append((columns, factors[b]))
-    return episodes
+        states[:, step] = task.state()
+        pixels[:, step] = task.render(size)
+        if step < length - 1:
+            actions[:, step] = policy.act(states[:, step])
+            task.step(actions[:, step])
+    measured = world.quantities(states.reshape(batch * length, -1))
+    columns: dict[str, Array] = {"pixels": pixels, "action": actions, "state": states}
+    for name, values in measured.items():
+        columns[name] = np.asarray(values, np.float32).reshape(batch, length, -1)
+    return [({name: column[b] for name, column in columns.items()}, factors[b]) for b in range(batch)]
+
+
+@lru_cache(maxsize=1)
+def _task(world: str, appearance: Appearance) -> Task:
+    """A worker's simulator: building one takes seconds in some worlds."""
+    return get_world(world).make(appearance)
+
+
+def run_job(job: Job, world: World | None = None, task: Task | None = None) -> list[Episode]:
+    """Collect the episodes of a job, in its order; a worker process builds its own simulator."""
+    world = world or get_world(job.world)
+    task = task or _task(job.world, job.appearance)
+    rolled: dict[int, Episode] = {}
+    for policy in sorted({policy for _, policy in job.episodes}):
+        mine = [number for number, name in job.episodes if name == policy]
+        rolled.update(zip(mine, roll(world, task, policy, mine, job), strict=True))
+    return [rolled[number] for number, _ in job.episodes]
+
+
+def run_jobs(world: World, jobs: list[Job], processes: int) -> Iterator[list[Episode]]:
+    """The results of the jobs, in order, from this process or from several."""
+    if processes == 1:
+        task = world.make(jobs[0].appearance)
+        yield from (run_job(job, world, task) for job in jobs)
+        return
+    # A forked child would inherit the parent's OpenGL state, which must not be shared: spawn.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(processes, len(jobs)), mp_context=context) as pool:
+        pending: deque[Future[list[Episode]]] = deque()
+        try:
+            for job in jobs:
+                pending.append(pool.submit(run_job, job))
+                if len(pending) > 2 * processes:  # bounds the memory
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        except BrokenProcessPool:
+            raise BadInput(
+                "a collecting process died; call collect from a script guarded by "
+                'if __name__ == "__main__", and see that there is enough memory'
+            ) from None
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 def assign_policies(
@@ -75,6 +135,18 @@ def assign_policies(
     return np.random.default_rng(seed).permutation(which)
 
 
+def make_jobs(world: World, template: Job, policies: list[str]) -> list[Job]:
+    """Cut the episodes, one per entry of `policies`, into jobs of a bounded size."""
+    frames = template.length * template.size**2 * 3
+    batch = max(1, min(world.batch, MEMORY // frames))
+    numbered = tuple(enumerate(policies))
+    shared = {"seed": template.seed, "length": template.length, "size": template.size}
+    return [
+        Job(template.world, template.appearance, **shared, episodes=numbered[begin : begin + batch])
+        for begin in range(0, len(numbered), batch)
+    ]
+
+
 def collect(
     world: World,
     out: Path,
@@ -87,38 +159,44 @@ def collect(
     length: int | None = None,
     overwrite: bool = False,
     progress: Callable[[int], None] = lambda done: None,
+    processes: int = 1,
 ) -> None:
-    """Collect `episodes` episodes into a new store at `out`."""
+    """Collect `episodes` episodes into a new store at `out`; the same ones for any `processes`."""
     if episodes < 2:
         raise BadInput(f"collect at least 2 episodes, not {episodes}: one must be held out")
     if not 8 <= size <= 1024:
         raise BadInput(f"frames of {size} pixels are not supported; choose 8 to 1024")
+    if not 1 <= processes <= 256:
+        raise BadInput(f"collect with 1 to 256 processes, not {processes}")
+    if processes > 1 and get_world(world.name) is not world:
+        raise BadInput(
+            f"only a registered world can be collected by several processes, not this {world.name}"
+        )
     length = length or world.episode_length
     if length < 2:
         raise BadInput(f"an episode needs at least 2 frames, not {length}")
+    appearance.fit(world.name, world.factors)
     mix = dict(mix or world.mix)
     names = sorted(world.policies)
     which = assign_policies(mix, names, episodes, seed)
+    jobs = make_jobs(world, Job(world.name, appearance, seed, length, size), [names[w] for w in which])
+    coverage = Coverage(world)
+    varied = list(world.factors[: appearance.factors]) if appearance.kind == "varied" else []
     meta = {
         "world": world.name,
         "frame_rate": world.frame_rate,
         "action_low": world.action_low.tolist(),
         "action_high": world.action_high.tolist(),
         "appearance": asdict(appearance),
+        "appearance_factors": varied,
         "policies": names,
         "policy_mix": mix,
         "seed": seed,
     }
     with StoreWriter(out, meta, overwrite=overwrite) as writer:
-        for begin in range(0, episodes, BATCH):
-            numbers = range(begin, min(begin + BATCH, episodes))
-            rolled: dict[int, tuple[dict[str, Array], Array]] = {}
-            for policy in sorted({int(which[n]) for n in numbers}):
-                mine = [n for n in numbers if which[n] == policy]
-                rngs = [episode_rng(seed, n) for n in mine]
-                results = roll(world, names[policy], rngs, appearance, length, size)
-                rolled.update(zip(mine, results, strict=True))
-            for number in numbers:
-                columns, factors = rolled.pop(number)
+        for job, results in zip(jobs, run_jobs(world, jobs, processes), strict=True):
+            for (number, policy), (columns, factors) in zip(job.episodes, results, strict=True):
                 writer.add(columns, appearance=factors, policy=int(which[number]))
-            progress(len(numbers))
+                coverage.add(policy, columns)
+            progress(len(results))
+        writer.meta["coverage"] = coverage.report()

@@ -7,14 +7,16 @@ within its radius of the middle wall, away from the door, is put back beside the
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from lrc_jepa.envs.appearance import Appearance
-from lrc_jepa.envs.base import World
+from lrc_jepa.envs.appearance import Appearance, shading, to_bytes
+from lrc_jepa.envs.base import Mover, World
+from lrc_jepa.envs.policies import SmoothWalk
 
 Array = NDArray[Any]
 
@@ -32,10 +34,26 @@ REACHED = 16.0  # the goal counts as reached within this distance
 REACHED_STRICT = 8.0
 PUSHBACK = 0.5  # an agent stopped by the middle wall stands this far off it
 AGENT = np.array([1.0, 0.0, 0.0], np.float32)
+SEEN = 5  # standard deviations at which the drawn dot ends; what is left out is 0.001 of a grey level
+
+FACTORS = (
+    "background red",
+    "background green",
+    "background blue",
+    "light",
+    "light across",
+    "light down",
+    "wall red",
+    "wall green",
+    "wall blue",
+)
+CLEAN = (1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.0, 0.0, 0.0)
 
 INSIDE = (BORDER + RADIUS, SIDE - BORDER - RADIUS)
 LEFT_OF_WALL = WALL_X - WALL_HALF - RADIUS
 RIGHT_OF_WALL = WALL_X + WALL_HALF + RADIUS
+DOOR = np.array([WALL_X, DOOR_Y], np.float32)
+DOOR_NEAR = 10.5  # an agent this near the door heads for its target again
 
 
 def move(position: Array, action: Array) -> Array:
@@ -55,7 +73,7 @@ def _area_weights(size: int) -> Array:
     edges = np.arange(size + 1) * SIDE / size
     columns = np.arange(int(SIDE))
     overlap = np.minimum(edges[1:, None], columns + 1) - np.maximum(edges[:-1, None], columns)
-    return (np.clip(overlap, 0, None) * size / SIDE).astype(np.float32)
+    return np.asarray(np.clip(overlap, 0, None) * size / SIDE, np.float32)
 
 
 def wall_cover(size: int) -> NDArray[np.float32]:
@@ -70,21 +88,30 @@ def wall_cover(size: int) -> NDArray[np.float32]:
     return np.asarray(weights @ wall.astype(np.float32) @ weights.T, np.float32)
 
 
+@dataclass(frozen=True)
+class Scene:
+    """The rooms without their agents, drawn once per episode; S is B, or 1 where all look alike."""
+
+    empty: NDArray[np.uint8]  # (S, size, size, 3)
+    behind: NDArray[np.float32]  # (S, size, size, 3), the same before rounding and clipping
+    agent: NDArray[np.float32]  # (S, size, size, 3), what an agent would look like in each pixel
+
+
 class TwoRoom:
     """B rooms at once."""
 
     name = "tworoom"
-    action_low = np.full(2, -1.0, np.float32)
-    action_high = np.full(2, 1.0, np.float32)
+    action_low: Array = np.full(2, -1.0, np.float32)
+    action_high: Array = np.full(2, 1.0, np.float32)
     state_dim = 2
 
     def __init__(self, appearance: Appearance) -> None:
-        self.appearance = appearance
-        self._scenes: dict[int, Array] = {}
+        self.appearance = appearance.fit(self.name, FACTORS)
+        self._scenes: dict[int, Scene] = {}
 
     def reset_to(self, states: Array, appearance: Array) -> None:
         """Put each agent at `states` (B,2); `appearance` (B,F) colours each room."""
-        self.position = np.array(states, dtype=np.float32).reshape(-1, 2)
+        self.position: Array = np.array(states, dtype=np.float32).reshape(-1, 2)
         self.factors = np.asarray(appearance, np.float32).reshape(len(self.position), -1)
         self.goal = self.position.copy()
         self._scenes.clear()
@@ -101,35 +128,65 @@ class TwoRoom:
         """Agent positions (B,2)."""
         return self.position.copy()
 
-    def _scene(self, size: int) -> Array:
-        """The rooms without their agents, (B or 1, size, size, 3): drawn once per episode."""
+    def _scene(self, size: int) -> Scene:
         if size not in self._scenes:
-            cover = wall_cover(size)[None, :, :, None]
             factors = self.factors if self.factors.shape[1] else self.factors[:1]
-            palette = self.appearance.palette(factors)
-            background = palette["background"][:, None, None]
-            self._scenes[size] = background + cover * (palette["wall"][:, None, None] - background)
+            full = self.appearance.fill(factors, CLEAN)
+            if self.appearance.kind == "varied" and self.appearance.factors > 0:
+                # Backgrounds stay lighter than walls, so that the scene remains readable.
+                full[:, :3] = 0.45 + 0.55 * full[:, :3]
+                full[:, 6:] = 0.4 * full[:, 6:]
+            slopes = 0.5 * (full[:, 4:6] - 0.5)
+            shade = shading(0.6 + 0.4 * full[:, 3], slopes[:, 0], slopes[:, 1], size)
+            worn = self.appearance.dressing(factors, size, shade)
+            background, wall = full[:, None, None, :3], full[:, None, None, 6:]
+            cover = wall_cover(size)[None, :, :, None]
+            behind = worn.gain * (background + cover * (wall - background)) + worn.offset
+            agent = np.broadcast_to(worn.gain * AGENT + worn.offset, behind.shape)
+            self._scenes[size] = Scene(to_bytes(behind), behind, agent)
         return self._scenes[size]
 
     def render(self, size: int) -> NDArray[np.uint8]:
-        """Frames (B,size,size,3): the agent is a Gaussian dot, an outer product of two profiles."""
-        centre = (np.arange(size, dtype=np.float32) + 0.5) * (SIDE / size) - 0.5
-        profile = np.exp(-((centre - self.position[..., None]) ** 2) / (2 * RADIUS**2))  # (B, 2, size)
-        profile /= profile.max(axis=-1, keepdims=True)
-        dot = profile[:, 1, :, None] * profile[:, 0, None, :]  # (B, size, size)
+        """Frames (B,size,size,3): the agent is a Gaussian dot, an outer product of two profiles.
+
+        Only the square that the dot covers is computed; the rest is copied from the empty room.
+        """
         scene = self._scene(size)
-        frame = scene + dot[..., None] * (AGENT - scene)
-        frame = self.appearance.dress(frame, self.factors)
-        return (frame * 255 + 0.5).astype(np.uint8)
+        scale = np.float32(SIDE / size)
+        reach = int(np.ceil(SEEN * RADIUS / scale))
+        side = min(2 * reach + 1, size)
+        nearest = np.rint((self.position + np.float32(0.5)) / scale - np.float32(0.5)).astype(int)
+        first = np.clip(nearest - reach, 0, size - side)
+        at = first[..., None] + np.arange(side)  # (B, 2, side)
+        centre = (at.astype(np.float32) + np.float32(0.5)) * scale - np.float32(0.5)
+        profile = np.exp(-((centre - self.position[..., None]) ** 2) / np.float32(2 * RADIUS**2))
+        profile /= profile.max(axis=-1, keepdims=True)
+        dot = (profile[:, 1, :, None] * profile[:, 0, None, :])[..., None]  # (B, side, side, 1)
+        frames = np.empty((len(at), size, size, 3), np.uint8)
+        frames[:] = scene.empty
+        # One slice per room: several times faster here than indexing all rooms at once.
+        squares = [(slice(y, y + side), slice(x, x + side)) for x, y in first.tolist()]
+        looks = range(len(at)) if len(scene.empty) > 1 else [0] * len(at)
+        behind = np.stack([scene.behind[look][square] for look, square in zip(looks, squares, strict=True)])
+        agent = np.stack([scene.agent[look][square] for look, square in zip(looks, squares, strict=True)])
+        dots = to_bytes(behind + dot * (agent - behind))  # (B, side, side, 3)
+        for frame, square, drawn in zip(frames, squares, dots, strict=True):
+            frame[square] = drawn
+        return frames
 
     def distance(self) -> Array:
         """Pixels between agent and goal (B,)."""
-        return np.asarray(np.linalg.norm(self.position - self.goal, axis=1))
+        return apart(self.position, self.goal)
 
     def success(self) -> dict[str, NDArray[np.bool_]]:
         """Within 16 pixels, stable-worldmodel's criterion, and within 8, a stricter one."""
         distance = self.distance()
         return {"reach-16px.v1": distance < REACHED, "reach-8px.v1": distance < REACHED_STRICT}
+
+
+def apart(first: Array, second: Array) -> Array:
+    """Pixels between positions (n,2) and (n,2)."""
+    return np.asarray(np.linalg.norm(first - second, axis=1))
 
 
 def initial(rng: np.random.Generator) -> Array:
@@ -140,6 +197,27 @@ def initial(rng: np.random.Generator) -> Array:
             return position
 
 
+def head_for(positions: Array, targets: Array) -> Array:
+    """Unit vectors (B,2) towards the targets, by way of the door where they lie in the other room."""
+    other_room = (positions[:, 0] > WALL_X) != (targets[:, 0] > WALL_X)
+    at_door = apart(positions, DOOR) < DOOR_NEAR
+    waypoint = np.where((other_room & ~at_door)[:, None], DOOR, targets)
+    heading = waypoint - positions
+    return np.asarray(heading / np.maximum(np.linalg.norm(heading, axis=1, keepdims=True), 1e-6))
+
+
+class Expert:
+    """Walks straight to its goals, and stays there."""
+
+    def __init__(self, goals: Array) -> None:
+        self.goals = np.asarray(goals, np.float32)
+
+    def act(self, states: Array) -> Array:
+        """Full speed until the last step."""
+        pace = np.minimum(apart(states, self.goals) / SPEED, 1)[:, None]
+        return np.asarray(head_for(states, self.goals) * pace, np.float32)
+
+
 class NoisyExpert:
     """Walks to random targets through the door; noise is added to every action.
 
@@ -147,43 +225,17 @@ class NoisyExpert:
     random; smaller noise makes directed paths. Each episode draws its own noise up to `noise`.
     """
 
-    DOOR = np.array([WALL_X, DOOR_Y], np.float32)
-    DOOR_NEAR = 10.5
-
     def __init__(self, rngs: list[np.random.Generator], noise: float = 2.0) -> None:
         self.rngs = rngs
         self.noise = np.array([rng.uniform(0, noise) for rng in rngs], np.float32)[:, None]
         self.target = np.stack([initial(rng) for rng in rngs])
 
     def act(self, states: Array) -> Array:
-        """Head for the target, by way of the door when it lies in the other room."""
-        reached = np.linalg.norm(states - self.target, axis=1) < REACHED
-        for index in np.flatnonzero(reached):
+        """Head for the target; a reached target is replaced by a new one."""
+        for index in np.flatnonzero(apart(states, self.target) < REACHED):
             self.target[index] = initial(self.rngs[index])
-        other_room = (states[:, 0] > WALL_X) != (self.target[:, 0] > WALL_X)
-        at_door = np.linalg.norm(states - self.DOOR, axis=1) < self.DOOR_NEAR
-        waypoint = np.where((other_room & ~at_door)[:, None], self.DOOR, self.target)
-        heading = waypoint - states
-        heading /= np.maximum(np.linalg.norm(heading, axis=1, keepdims=True), 1e-6)
         noise = np.stack([rng.standard_normal(2, dtype=np.float32) for rng in self.rngs])
-        return np.clip(heading + self.noise * noise, -1, 1).astype(np.float32)
-
-
-class SmoothWalk:
-    """A random walk whose action drifts: each keeps `memory` of the last one."""
-
-    def __init__(self, rngs: list[np.random.Generator], memory: float = 0.9) -> None:
-        self.rngs, self.memory = rngs, memory
-        self.drift = self._draw()
-
-    def _draw(self) -> Array:
-        return np.stack([rng.standard_normal(2, dtype=np.float32) for rng in self.rngs])
-
-    def act(self, states: Array) -> Array:
-        """The next drifting action; where the agent stands does not matter."""
-        fresh = np.sqrt(1 - self.memory**2) * self._draw()
-        self.drift = self.memory * self.drift + fresh
-        return np.clip(self.drift, -1, 1).astype(np.float32)
+        return np.asarray(np.clip(head_for(states, self.target) + self.noise * noise, -1, 1), np.float32)
 
 
 WORLD = World(
@@ -197,54 +249,11 @@ WORLD = World(
     make=TwoRoom,
     initial=initial,
     quantities=lambda states: {"agent_position": states},
-    policies={"expert": NoisyExpert, "walk": SmoothWalk},
+    policies={"expert": NoisyExpert, "walk": partial(SmoothWalk, width=2)},
     mix={"expert": 0.5, "walk": 0.5},
+    expert=Expert,
+    expert_steps=100,
+    reached=lambda states, goals: apart(states, goals) < REACHED,
+    movers={"agent": Mover("agent_position", 0.5)},
+    factors=FACTORS,
 )
-
-
-class TwoRoomEnv(gymnasium.Env[NDArray[np.uint8], Array]):
-    """One room behind gymnasium's interface: frames out, actions in, goal image in the info."""
-
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
-
-    def __init__(self, size: int = 64, kind: str = "clean", render_mode: str = "rgb_array") -> None:
-        self.size, self.render_mode = size, render_mode
-        self.task = TwoRoom(Appearance(kind))  # type: ignore[arg-type]
-        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
-        self.observation_space = gymnasium.spaces.Box(0, 255, (size, size, 3), np.uint8)
-
-    def _info(self) -> dict[str, Any]:
-        return {
-            "state": self.task.state()[0],
-            "goal_state": self.task.goal[0],
-            "distance": float(self.task.distance()[0]),
-        }
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Start anew; options may hold `state` and `goal`, both (2,)."""
-        super().reset(seed=seed)
-        options = options or {}
-        rng = self.np_random
-        state = np.asarray(options.get("state", initial(rng)))[None]
-        goal = np.asarray(options.get("goal", initial(rng)))[None]
-        factors = self.task.appearance.sample(rng)[None]
-        self.task.reset_to(goal, factors)
-        goal_image = self.task.render(self.size)[0]
-        self.task.reset_to(state, factors)
-        self.task.set_goal(goal)
-        return self.task.render(self.size)[0], {**self._info(), "goal_image": goal_image}
-
-    def step(self, action: Array) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
-        """One action; terminated when the goal is reached."""
-        self.task.step(np.asarray(action)[None])
-        reached = bool(self.task.success()["reach-16px.v1"][0])
-        return self.task.render(self.size)[0], float(reached), reached, False, self._info()
-
-    def render(self) -> NDArray[np.uint8]:  # type: ignore[override]
-        """The current frame."""
-        return self.task.render(self.size)[0]
-
-
-gymnasium.register("lrc/TwoRoom-v0", entry_point=TwoRoomEnv, max_episode_steps=100)

@@ -48,6 +48,12 @@ class Actor(Protocol):
         """See frames (B,3,h,w) after each executed block (B, f*a)."""
 
 
+class Timed(Actor, Protocol):
+    """An actor that says how long each of its answers took."""
+
+    seconds: list[float]
+
+
 class Still:
     """Does nothing at all."""
 
@@ -98,10 +104,10 @@ def action_box(deployment: Deployment, device: torch.device) -> Box:
     """The world's action bounds as bounds of a normalised block."""
     repeat = deployment.spec.frameskip
     bounds = [
-        torch.from_numpy(deployment.normalizer.normalize(np.tile(np.float32(bound), repeat)))
+        torch.from_numpy(deployment.normalizer.normalize(np.tile(np.asarray(bound, np.float32), repeat)))
         for bound in (deployment.action_low, deployment.action_high)
     ]
-    return Box(bounds[0].to(device), bounds[1].to(device))
+    return Box(bounds[0].to(device), bounds[1].to(device), repeat)
 
 
 class Planner:
@@ -138,7 +144,7 @@ class Planner:
         began = time.perf_counter()
         if self.solved:
             self.reached.append(self.controller.state)
-        solved = self.controller.solve()
+        solved = self.controller.solve(self.start())
         blocks = solved.plan.actions[:, : self.config.execute]
         raw = self.normalizer.denormalize(blocks.cpu().numpy())
         self.seconds.append(time.perf_counter() - began + self._encoding)
@@ -146,6 +152,10 @@ class Planner:
         self.solved.append(solved)
         self.contexts.append(self._context())
         return raw.reshape(len(raw), blocks.shape[1] * self.frameskip, -1)
+
+    def start(self) -> Tensor | None:
+        """The plan (B,H,A) to start the search from; None: the middle of the action box."""
+        return None
 
     def observe(self, frames: Tensor, block: Array) -> None:
         """Remember what was done and seen."""
@@ -187,6 +197,11 @@ class Rollouts:
     goals: dict[int, Array] = field(default_factory=dict)  # pair -> (h, w, 3)
 
 
+def make_task(store: Store) -> Task:
+    """The world a dataset was collected in, looking as it did then."""
+    return get_world(store.world).make(Appearance(**store.meta["appearance"]))
+
+
 def _frames(task: Task, size: int) -> Tensor:
     return torch.from_numpy(task.render(size)).permute(0, 3, 1, 2)
 
@@ -216,9 +231,13 @@ def run(
     skip: int,
     size: int,
     film: list[int] | None = None,
+    task: Task | None = None,
 ) -> Rollouts:
-    """Let an actor act on every pair, all pairs in lock step, until the budget is spent."""
-    task = get_world(store.world).make(Appearance(**store.meta["appearance"]))
+    """Let an actor act on every pair, all pairs in lock step, until the budget is spent.
+
+    `task` replaces the world the data came from, for stress tests.
+    """
+    task = task or make_task(store)
     scene = make_scene(store, manifest, task, size, skip, config.history)
     start_distance = task.distance()
     reached = {name: met.copy() for name, met in task.success().items()}
@@ -248,7 +267,9 @@ def run(
         first_step=first,
         start_distance=start_distance,
         final_distance=task.distance(),
-        films={p: shown[:, i].permute(0, 2, 3, 1).numpy() for i, p in enumerate(keep)} if shown is not None else {},
+        films={p: shown[:, i].permute(0, 2, 3, 1).numpy() for i, p in enumerate(keep)}
+        if shown is not None
+        else {},
         goals={p: scene.goal[p].permute(1, 2, 0).numpy() for p in keep},
     )
 
@@ -267,12 +288,12 @@ def references(store: Store, manifest: Manifest, config: PlanConfig, skip: int) 
 
 
 def episode_rows(
-    name: str, rollouts: Rollouts, manifest: Manifest, stamp: dict[str, Any], planner: Planner | None
+    name: str, rollouts: Rollouts, manifest: Manifest, stamp: dict[str, Any], planner: Timed | None
 ) -> list[dict[str, Any]]:
     """One row per episode, with everything needed to compare and to repeat it."""
     solves = len(planner.seconds) if planner else 0
     per_solve = sum(planner.seconds) / solves / len(manifest) if planner else None
-    gaps = _imagination(planner) if planner else None
+    gaps = _imagination(planner) if isinstance(planner, Planner) else None
     rows = []
     for pair in range(len(manifest)):
         row = {

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 
 Array = NDArray[Any]
 PANEL = 128  # side of one panel in a film
-CAPTION = 14
+CAPTION = 18
 GAP = 4
 
 
@@ -30,7 +30,7 @@ def film(path: Path, panels: dict[str, Array], rate: int = 10) -> None:
         for column, (caption, frames) in enumerate(panels.items()):
             left = column * (PANEL + GAP)
             frame = frames if frames.ndim == 3 else frames[min(index, len(frames) - 1)]
-            draw.text((left + 2, 1), caption, fill="black")
+            draw.text((left + 2, 1), caption, fill="black", font_size=13)
             canvas.paste(_panel(frame), (left, CAPTION))
         pictures.append(canvas.quantize(64))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,6 +46,8 @@ def strip(path: Path, rows: list[Array], scale: int = 1) -> None:
     canvas = Image.new("RGB", size, "white")
     for r, frames in enumerate(rows):
         for c, frame in enumerate(frames):
-            canvas.paste(Image.fromarray(np.ascontiguousarray(frame)), (c * (width + GAP), r * (height + GAP)))
+            canvas.paste(
+                Image.fromarray(np.ascontiguousarray(frame)), (c * (width + GAP), r * (height + GAP))
+            )
     path.parent.mkdir(parents=True, exist_ok=True)
     canvas.resize((size[0] * scale, size[1] * scale), Image.Resampling.NEAREST).save(path)

@@ -50,7 +50,7 @@ class Manifest:
     def load(cls, path: Path) -> Manifest:
         """Read what `save` wrote."""
         value = read_json(path, "manifest")
-        if value.get("format") != FORMAT or set(value) != {f for f in cls.__dataclass_fields__}:
+        if value.get("format") != FORMAT or set(value) != set(cls.__dataclass_fields__):
             raise BadInput(f"{path} is not a manifest of format {FORMAT}")
         return cls(**value)
 
@@ -83,9 +83,7 @@ def _candidates(store: Store, split: Split, lead: int, offset: int) -> Array:
     return np.concatenate(pairs)
 
 
-def draw_manifest(
-    store: Store, split: Split, clip: ClipConfig, plan: PlanConfig, pairs: int
-) -> Manifest:
+def draw_manifest(store: Store, split: Split, clip: ClipConfig, plan: PlanConfig, pairs: int) -> Manifest:
     """Draw starts uniformly, without repeats, until `pairs` of them are not trivial.
 
     Starts leave room for the longest history, so one-frame and three-frame starts share the pairs.

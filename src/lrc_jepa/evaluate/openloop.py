@@ -63,7 +63,8 @@ def decoded_strips(model: Any, clips: Clips, ids: Array) -> Array | None:
 
     (clips, 3, steps+1, h, w, 3) uint8. The imagined row has u of its first frame throughout.
     """
-    if not isinstance(model, Factored):
+    two_streams = isinstance(model, Factored)
+    if not two_streams:
         return None
     clip = _to(clips.gather(ids), model)
     factors = model.factor(clip.frames)
@@ -81,5 +82,4 @@ def _bytes(frames: Tensor) -> Array:
 
 
 def _to(clip: Clip, model: Any) -> Clip:
-    device = next(model.parameters()).device
-    return Clip(clip.frames.to(device), clip.actions.to(device), clip.episodes)
+    return clip.to(next(model.parameters()).device)

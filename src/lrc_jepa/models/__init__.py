@@ -11,10 +11,14 @@ from lrc_jepa.config import RunConfig
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models.compact import Compact
 from lrc_jepa.models.lrc_jepa import LrcJepa
+from lrc_jepa.models.patches import PatchModel
+from lrc_jepa.models.slots import SlotModel
 
 MODELS: dict[str, Callable[[RunConfig], nn.Module]] = {
     "lrc": LrcJepa,
     "compact": Compact,
+    "patches": PatchModel,
+    "slots": SlotModel,
 }
 
 
@@ -28,7 +32,7 @@ def build_model(config: RunConfig) -> nn.Module:
 
 
 def count_parameters(model: nn.Module) -> dict[str, int]:
-    """Parameters by part, in all, and loaded for planning."""
+    """Parameters by part, in all, loaded for planning, and frozen where any are."""
     parts = {
         name: sum(p.numel() for p in part.parameters())
         for name, part in model.named_children()
@@ -36,4 +40,6 @@ def count_parameters(model: nn.Module) -> dict[str, int]:
     }
     training_only = {"context", "decoder", "inverse"}
     planning = sum(count for name, count in parts.items() if name not in training_only)
-    return {**parts, "total": sum(parts.values()), "planning": planning}
+    still = sum(p.numel() for p in model.parameters() if not p.requires_grad)
+    counts = {**parts, "total": sum(parts.values()), "planning": planning}
+    return {**counts, "frozen": still} if still else counts

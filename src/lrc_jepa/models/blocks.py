@@ -102,11 +102,11 @@ class CausalAttention(nn.Module):
         self.qkv = nn.Linear(width, 3 * inner, bias=False)
         self.out = nn.Sequential(nn.Linear(inner, width), nn.Dropout(dropout))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, k, w) -> (B, k, w); position i sees positions 0..i."""
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(B, k, w) -> (B, k, w); position i sees positions 0..i, or those that mask (k, k) allows."""
         q, k, v = (split_heads(part, self.heads) for part in self.qkv(self.norm(x)).chunk(3, dim=-1))
         dropout = self.dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
+        mixed = F.scaled_dot_product_attention(q, k, v, mask, dropout_p=dropout, is_causal=mask is None)
         out: Tensor = self.out(merge_heads(mixed))
         return out
 
@@ -147,8 +147,7 @@ class AdaLNBlock(nn.Module):
         """(B, k, w), (B, k, w) -> (B, k, w)."""
         shift1, scale1, gate1, shift2, scale2, gate2 = self.modulation(action).chunk(6, dim=-1)
         x = x + gate1 * self.attention(torch.addcmul(shift1, 1 + scale1, self.norm(x)))
-        x = x + gate2 * self.feed_forward(torch.addcmul(shift2, 1 + scale2, self.norm(x)))
-        return x
+        return x + gate2 * self.feed_forward(torch.addcmul(shift2, 1 + scale2, self.norm(x)))
 
 
 class EncoderBlock(nn.Module):

@@ -1,7 +1,7 @@
 """The compact world model: one latent vector per frame, rolled forward by the predictor.
 
-LRC-JEPA, LWM and their kin are this network under different objectives; LRC-JEPA adds a context
-stream and a decoder (`models.lrc_jepa`).
+LRC-JEPA, LWM, PLDM, EB-JEPA and V-JEPA2-GAP-AC are this network with other parts and objectives;
+LRC-JEPA adds a context stream and a decoder (`models.lrc_jepa`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from lrc_jepa.config import RunConfig
+from lrc_jepa.errors import BadInput
+from lrc_jepa.models import fast_predictor
+from lrc_jepa.models.backbones import Frozen
 from lrc_jepa.models.blocks import Projector
-from lrc_jepa.models.predictor import ActionEncoder, Predictor
-from lrc_jepa.models.vit import Pixels, VisionTransformer
+from lrc_jepa.models.decoder import Decoder
+from lrc_jepa.models.predictor import ActionEncoder, Predictor, build_predictor
+from lrc_jepa.models.seeing import Seeing
 from lrc_jepa.types import Clip, Outputs, Spec
 
 
@@ -23,11 +27,24 @@ class InverseHead(nn.Sequential):
         super().__init__(nn.Linear(2 * latent, hidden), nn.GELU(), nn.Linear(hidden, action_dim))
 
 
-class Compact(nn.Module):
-    """Encoder, g_z, predictor, g_p, g_a, and an optional inverse-dynamics head."""
+class Borrowed(nn.Module):
+    """Another module's map, without parameters of its own: the two stay tied, and are counted once."""
+
+    def __init__(self, owner: nn.Module) -> None:
+        super().__init__()
+        self._owner = (owner,)  # a tuple is not searched for parameters
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the owner does."""
+        shared: Tensor = self._owner[0](x)
+        return shared
+
+
+class Compact(Seeing):
+    """Encoder, g_z, predictor, g_p, g_a; optionally an inverse-dynamics head and a decoder of z alone."""
 
     def __init__(self, config: RunConfig) -> None:
-        super().__init__()
+        super().__init__(config.model)
         model, clip = config.model, config.clip
         self.spec = Spec(
             history=clip.history,
@@ -37,26 +54,46 @@ class Compact(nn.Module):
             frameskip=clip.frameskip,
             image_size=model.encoder.image_size,
         )
-        self.pixels = Pixels()
-        self.encoder = VisionTransformer(model.encoder)
-        self.g_z = Projector(model.encoder.width, model.projector, model.latent)
-        self.g_p = Projector(model.latent, model.projector, model.latent)
-        self.action_encoder = ActionEncoder(
-            self.spec.action_dim, model.predictor.action_channels, model.latent
+        self.rollout = model.predictor.rollout
+        self.g_z, self.g_p = self._projectors(config)
+        recurrent = model.predictor.kind == "gru"
+        self.action_encoder = (
+            nn.Identity()
+            if recurrent
+            else ActionEncoder(self.spec.action_dim, model.predictor.action_channels, model.latent)
         )
-        self.predictor = Predictor(model.predictor, model.latent, clip.history)
+        self.predictor = build_predictor(model.predictor, self.spec.action_dim, model.latent, clip.history)
         self.inverse = (
             InverseHead(model.latent, model.inverse, self.spec.action_dim) if model.inverse else None
         )
+        self.decoder: Decoder | None = None
+        self._add_streams(config)
 
-    def tokens(self, frames: Tensor) -> Tensor:
-        """(B,T,3,h,w) uint8 -> (B*T, 1+L, width): all frames in one batch."""
-        tokens: Tensor = self.encoder(self.pixels(frames.flatten(0, 1)))
-        return tokens
+    def _add_streams(self, config: RunConfig) -> None:
+        """What a model has beside z; here at most a decoder that reads z alone."""
+        model = config.model
+        if model.context is not None:
+            raise BadInput("a model of the family compact has no context; the family lrc has")
+        if model.decoder is not None:
+            self.decoder = Decoder(model.decoder, model.latent, model.encoder.side)
+
+    def _projectors(self, config: RunConfig) -> tuple[nn.Module, nn.Module]:
+        """g_z and g_p; without them z is what the encoder gives, and predictions pass its final norm."""
+        model, width = config.model, config.model.encoder.width
+        if model.projector:
+            return (
+                Projector(width, model.projector, model.latent),
+                Projector(model.latent, model.projector, model.latent),
+            )
+        if width != model.latent:
+            raise BadInput(f"without projectors z is as wide as the encoder: {width}, not {model.latent}")
+        if isinstance(self.encoder, Frozen):
+            return nn.Identity(), nn.Identity()
+        return nn.Identity(), Borrowed(self.encoder.norm)
 
     def latents(self, tokens: Tensor, frames: int) -> Tensor:
-        """Tokens (B*T,1+L,width) -> z (B,T,1,D) from the class token."""
-        z: Tensor = self.g_z(tokens[:, 0])
+        """Tokens (B*T,L,width) -> z (B,T,1,D)."""
+        z: Tensor = self.g_z(self.pool(tokens))
         return z.unflatten(0, (-1, frames)).unsqueeze(2)
 
     def encode(self, frames: Tensor) -> Tensor:
@@ -73,6 +110,23 @@ class Compact(nn.Module):
         """(B,k,1,D), (B,k,A) -> (B,1,D); `actions[:, i]` leaves frame i."""
         return self.predict(past, actions)[:, -1]
 
+    def prepare(self, past: Tensor, past_actions: Tensor) -> fast_predictor.Carry | None:
+        """Start a cached rollout, with the weights as they are now: (B,k,1,D), (B,k-1,A) -> a carry.
+
+        Only the AdaLN-Zero transformer with its projector has one.
+        """
+        if self.training:
+            raise BadInput("a cached rollout needs a model in evaluation mode")
+        if not isinstance(self.predictor, Predictor) or not isinstance(self.g_p, Projector):
+            return None
+        weights = fast_predictor.take_weights(self.predictor, self.action_encoder, self.g_p)
+        return fast_predictor.prepare(weights, past.squeeze(2), past_actions)
+
+    def advance(self, carry: fast_predictor.Carry, action: Tensor) -> tuple[fast_predictor.Carry, Tensor]:
+        """The same numbers as `step`: blocks (B*S,A) -> the next carry and states (B*S,1,D)."""
+        carry, state = fast_predictor.advance(carry, action)
+        return carry, state.unsqueeze(1)
+
     def distance(self, state: Tensor, goal: Tensor) -> Tensor:
         """||state - goal||^2, (B,N,D) twice -> (B,)."""
         return (state - goal).square().sum(dim=(1, 2))
@@ -83,6 +137,8 @@ class Compact(nn.Module):
         The first `history` come from one causal pass; in a longer clip each later one is the last
         prediction of a window that slides by a frame.
         """
+        if self.rollout:
+            return self._roll_clip(z, actions)
         history, count = self.spec.history, actions.shape[1]
         first = self.predict(z[:, :history], actions[:, :history])
         if count <= history:
@@ -92,6 +148,18 @@ class Compact(nn.Module):
         blocks = torch.stack([actions[:, s : s + history] for s in later], dim=1)
         slid = self.predict(past.flatten(0, 1), blocks.flatten(0, 1))[:, -1]
         return torch.cat([first, slid.unflatten(0, (-1, len(later)))], dim=1)
+
+    def _roll_clip(self, z: Tensor, actions: Tensor) -> Tensor:
+        """Predictions of frames 1..T-1 from predictions; recorded latents are seen every `rollout` steps."""
+        history, count = self.spec.history, actions.shape[1]
+        predicted: list[Tensor] = []
+        for start in range(0, count, self.rollout):
+            states = list(z[:, max(0, start - history + 1) : start + 1].unbind(dim=1))
+            for t in range(start, min(start + self.rollout, count)):
+                window = torch.stack(states[-history:], dim=1)  # (B, k, 1, D)
+                states.append(self.step(window, actions[:, t + 1 - window.shape[1] : t + 1]))
+                predicted.append(states[-1])
+        return torch.stack(predicted, dim=1)
 
     def _shared(self, z: Tensor, clip: Clip) -> dict[str, Tensor]:
         """The fields every compact model fills."""
@@ -106,11 +174,27 @@ class Compact(nn.Module):
             fields["action_pred"] = self.inverse(pairs)
         return fields
 
+    def _rebuild(self, z: Tensor, u: Tensor) -> Tensor:
+        """z (B,T,N,D) and u (B,T,Q,D), Q may be 0 -> normalised pixels (B,T,3,h,w)."""
+        assert self.decoder is not None
+        seen = z.detach() if self.decoder.stop_gradient else z
+        rebuilt: Tensor = self.decoder(seen.flatten(0, 1), u.flatten(0, 1))
+        return rebuilt.unflatten(0, z.shape[:2])
+
     def outputs(self, clip: Clip) -> Outputs:
-        """Latents, their predictions, and the inverse head's answer where there is one."""
-        return Outputs(**self._shared(self.encode(clip.frames), clip))
+        """Latents, their predictions, and what the optional heads answer."""
+        z = self.latents(self.clip_tokens(clip), clip.actions.shape[1] + 1)
+        rebuilt = {}
+        if self.decoder is not None:
+            rebuilt = {"recon": self._rebuild(z, z[:, :, :0]), "pixels": self.pixels(clip.frames)}
+        return Outputs(**self._shared(z, clip), **rebuilt)
 
     def provides(self) -> frozenset[str]:
         """Names of the `Outputs` fields this model fills."""
         inverse = {"action_pred"} if self.inverse is not None else set()
-        return frozenset({"z", "z_pred", "z_target", "actions"} | inverse)
+        decoder = {"recon", "pixels"} if self.decoder is not None else set()
+        return frozenset({"z", "z_pred", "z_target", "actions"} | inverse | decoder)
+
+    def feature_shape(self) -> tuple[int, int] | None:
+        """As for every model; but a decoder rebuilds frames, so features alone are not enough for it."""
+        return None if self.decoder is not None else super().feature_shape()

@@ -23,10 +23,8 @@ class Decoder(nn.Module):
     def __init__(self, config: DecoderConfig, latent: int, image_size: int) -> None:
         super().__init__()
         if image_size % config.patch:
-            raise BadInput(
-                f"a decoder patch of {config.patch} does not divide an image size of {image_size}"
-            )
-        self.patch, self.image_size = config.patch, image_size
+            raise BadInput(f"a decoder patch of {config.patch} does not divide an image size of {image_size}")
+        self.patch, self.image_size, self.stop_gradient = config.patch, image_size, config.stop_gradient
         patches = (image_size // config.patch) ** 2
         self.queries = nn.Parameter(torch.randn(1, patches, config.width) * 0.02)
         self.project = nn.Linear(latent, config.width)

@@ -15,16 +15,16 @@ from lrc_jepa.types import Clip, Factors, Outputs
 class LrcJepa(Compact):
     """The two-stream model: only z is predicted and planned through; u helps to rebuild the frame."""
 
-    def __init__(self, config: RunConfig) -> None:
-        super().__init__(config)
+    def _add_streams(self, config: RunConfig) -> None:
         model = config.model
         if model.context is None or model.decoder is None:
             raise BadInput("LRC-JEPA needs both a context and a decoder")
-        self.stop_gradient = model.decoder.stop_gradient
+        self.far = config.clip.far
         self.context = Context(model.context, model.encoder.width, model.latent)
-        self.decoder = Decoder(model.decoder, model.latent, model.encoder.image_size)
+        self.decoder = Decoder(model.decoder, model.latent, model.encoder.side)
 
     def _streams(self, pixels: Tensor) -> Factors:
+        """Normalised pixels (B,T,3,h,w) -> both streams, all frames in one batch."""
         tokens = self.encoder(pixels.flatten(0, 1))
         u = self.context(tokens).unflatten(0, (-1, pixels.shape[1]))
         return Factors(z=self.latents(tokens, pixels.shape[1]), u=u)
@@ -33,26 +33,23 @@ class LrcJepa(Compact):
         """(B,T,3,h,w) uint8 -> z (B,T,1,D) and u (B,T,Q,D)."""
         return self._streams(self.pixels(frames))
 
-    def _rebuild(self, factors: Factors) -> Tensor:
-        z = factors.z.detach() if self.stop_gradient else factors.z
-        rebuilt: Tensor = self.decoder(z.flatten(0, 1), factors.u.flatten(0, 1))
-        return rebuilt.unflatten(0, z.shape[:2])
-
     def decode(self, factors: Factors) -> Tensor:
         """z and u -> (B,T,3,h,w) in [0, 1]."""
-        return self.pixels.invert(self._rebuild(factors))
+        return self.pixels.invert(self._rebuild(factors.z, factors.u))
 
     def outputs(self, clip: Clip) -> Outputs:
         """All that the LRC-JEPA objective needs, from one pass over the frames."""
         pixels = self.pixels(clip.frames)  # once, for the encoder and for the loss
         factors = self._streams(pixels)
+        far = {} if clip.far is None else {"u_far": self.context(self.tokens(clip.far[:, None]))[:, None]}
         return Outputs(
             **self._shared(factors.z, clip),
+            **far,
             u=factors.u,
-            recon=self._rebuild(factors),
+            recon=self._rebuild(factors.z, factors.u),
             pixels=pixels,
         )
 
     def provides(self) -> frozenset[str]:
         """Names of the `Outputs` fields this model fills."""
-        return super().provides() | {"u", "recon", "pixels"}
+        return super().provides() | {"u"} | ({"u_far"} if self.far else set())

@@ -20,13 +20,19 @@ class Readout:
 
     @classmethod
     def fit(cls, features: Array, targets: Array, ridge: float = 1e-3) -> Readout:
-        """W = (X'X/n + ridge I)^-1 X'Y/n on standardised X (n,d) and Y (n,q)."""
+        """W = (X'X/n + ridge I)^-1 X'Y/n on standardised X (n,d) and Y (n,q).
+
+        Where d > n the same W is X'(XX'/n + ridge I)^-1 Y/n: patch tokens have 100,000 features.
+        """
         mean_x, scale_x = features.mean(0), features.std(0) + 1e-8
         mean_y, scale_y = targets.mean(0), targets.std(0) + 1e-8
         x = ((features - mean_x) / scale_x).astype(np.float64)
         y = ((targets - mean_y) / scale_y).astype(np.float64)
-        gram = x.T @ x / len(x) + ridge * np.eye(x.shape[1])
-        weight = np.linalg.solve(gram, x.T @ y / len(x)) * scale_y / scale_x[:, None]
+        wide = x.shape[1] > len(x)
+        gram = (x @ x.T if wide else x.T @ x) / len(x)
+        gram += ridge * np.eye(len(gram))
+        solved = x.T @ np.linalg.solve(gram, y) if wide else np.linalg.solve(gram, x.T @ y)
+        weight = solved / len(x) * scale_y / scale_x[:, None]
         return cls(weight, mean_y - mean_x @ weight)
 
     def __call__(self, features: Array) -> Array:
@@ -43,8 +49,13 @@ def r_squared(predicted: Array, truth: Array) -> float:
 
 
 def effective_rank(features: Array) -> float:
-    """exp of the entropy of the covariance's normalised eigenvalues, rows (n,d): 1 to d."""
-    eigen = np.clip(np.linalg.eigvalsh(np.cov(features.T, dtype=np.float64)), 0, None)
+    """exp of the entropy of the covariance's normalised eigenvalues, rows (n,d): 1 to d.
+
+    X'X and XX' share their non-zero eigenvalues, so the smaller of the two is formed.
+    """
+    centred = (features - features.mean(0)).astype(np.float64)
+    gram = centred @ centred.T if centred.shape[1] > len(centred) else centred.T @ centred
+    eigen = np.clip(np.linalg.eigvalsh(gram), 0, None)
     share = eigen / max(eigen.sum(), 1e-30)
     share = share[share > 1e-12]
     return float(np.exp(-(share * np.log(share)).sum())) if len(share) else 0.0

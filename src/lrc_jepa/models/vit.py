@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrc_jepa.config import EncoderConfig
@@ -17,19 +18,25 @@ PIXEL_STD = (0.229, 0.224, 0.225)
 
 
 class Pixels(nn.Module):
-    """uint8 frames <-> normalised floats."""
+    """uint8 frames <-> normalised floats, resized where the network sees another size."""
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self) -> None:
+    def __init__(self, resize: int = 0) -> None:
         super().__init__()
+        self.resize = resize
         self.register_buffer("mean", torch.tensor(PIXEL_MEAN).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(PIXEL_STD).view(3, 1, 1), persistent=False)
 
     def forward(self, frames: Tensor) -> Tensor:
         """(..., 3, h, w) uint8 -> (x/255 - mean) / std, as one multiply-add."""
-        return torch.addcmul(-self.mean / self.std, frames.to(self.mean.dtype), 1 / (255 * self.std))
+        pixels = torch.addcmul(-self.mean / self.std, frames.to(self.mean.dtype), 1 / (255 * self.std))
+        if self.resize in (0, pixels.shape[-1]):
+            return pixels
+        side = (self.resize, self.resize)
+        sized = F.interpolate(pixels.flatten(0, -4), side, mode="bilinear", antialias=True)
+        return sized.unflatten(0, pixels.shape[:-3])
 
     def invert(self, pixels: Tensor) -> Tensor:
         """Normalised floats -> [0, 1]."""
@@ -59,14 +66,14 @@ def patch_embedding(config: EncoderConfig) -> nn.Module:
 class VisionTransformer(nn.Module):
     """Class token, learned positions, pre-norm blocks, final norm: ViT-Tiny/14 has 5,501,376 parameters."""
 
+    EXTRA = 1  # tokens before those of the patches
+
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        if config.image_size % config.patch:
-            raise BadInput(
-                f"a patch size of {config.patch} does not divide an image size of {config.image_size}"
-            )
+        if config.side % config.patch:
+            raise BadInput(f"a patch size of {config.patch} does not divide an image size of {config.side}")
         self.config = config
-        self.patches = (config.image_size // config.patch) ** 2
+        self.patches = (config.side // config.patch) ** 2
         self.embed = patch_embedding(config)
         self.class_token = nn.Parameter(torch.zeros(1, 1, config.width))
         self.positions = nn.Parameter(torch.zeros(1, self.patches + 1, config.width))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lrc_jepa.config import ObjectiveConfig
 from lrc_jepa.objectives.sigreg import sigreg
-from lrc_jepa.objectives.vicreg import context_terms
+from lrc_jepa.objectives.vicreg import context_terms, spread_covariance, spread_hinge, time_hinge
 from lrc_jepa.types import Outputs
 
 
@@ -25,10 +25,18 @@ def gaussianity(out: Outputs, config: ObjectiveConfig, generator: torch.Generato
     return sigreg(out.z, config.sigreg, generator)
 
 
-def context(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
-    """Temporal VICReg of u: invariance, variance and covariance in the paper's weights."""
-    assert out.u is not None
-    parts = context_terms(out.u, config.context)
+def centred_gaussianity(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
+    """SIGReg of z minus its mean over the clip: only what changes in time must be Gaussian.
+
+    Of T centred samples with variance 1 a share (T-1)/T is left, which is put back.
+    """
+    frames = out.z.shape[1]
+    centred = (out.z - out.z.mean(dim=1, keepdim=True)) * (frames / (frames - 1)) ** 0.5
+    return sigreg(centred, config.sigreg, generator)
+
+
+def _context(u: Tensor, config: ObjectiveConfig) -> Tensor:
+    parts = context_terms(u, config.context)
     weights = config.context
     return (
         weights.invariance * parts["invariance"]
@@ -37,16 +45,82 @@ def context(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -
     )
 
 
+def context(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
+    """Temporal VICReg of u: invariance, variance and covariance in the paper's weights."""
+    assert out.u is not None
+    return _context(out.u, config)
+
+
+def context_episode(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
+    """The same over the clip and a frame from elsewhere in its episode."""
+    assert out.u is not None and out.u_far is not None
+    return _context(torch.cat([out.u, out.u_far], dim=1), config)
+
+
 def reconstruction(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
     """mean (recon - frame)^2 in normalised pixels."""
     assert out.recon is not None and out.pixels is not None
     return F.mse_loss(out.recon.float(), out.pixels.float())
 
 
+def moving_reconstruction(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
+    """(recon - frame)^2 weighted by how much a pixel changes within its clip.
+
+    The weight is the pixel's variance over time, summed over colours, as a share of the clip's; a
+    clip in which nothing changes counts 0.
+    """
+    assert out.recon is not None and out.pixels is not None
+    truth = out.pixels.float()
+    change = truth.var(dim=1, keepdim=True).sum(dim=2, keepdim=True)  # (B, 1, 1, h, w)
+    share = change / change.sum(dim=(3, 4), keepdim=True).clamp_min(1e-8)
+    error = (out.recon.float() - truth).square()
+    return (share * error).sum(dim=(3, 4)).mean()
+
+
 def inverse(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
     """mean (predicted block - block)^2 of the inverse-dynamics head, in normalised actions."""
     assert out.action_pred is not None
     return F.mse_loss(out.action_pred.float(), out.actions.float())
+
+
+def temporal(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
+    """mean (z_t+1 - z_t)^2: neighbours in time are close."""
+    return F.mse_loss(out.z[:, 1:].float(), out.z[:, :-1].float())
+
+
+def std(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
+    """Hinge on the standard deviation of every dimension of z over the batch."""
+    return spread_hinge(out.z, config.variance)
+
+
+def std_time(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
+    """Hinge on the standard deviation of every dimension of z over the clip."""
+    return time_hinge(out.z, config.variance)
+
+
+def covariance(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
+    """Squared covariance between dimensions of z over the batch."""
+    return spread_covariance(out.z, config.variance)
+
+
+def features(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
+    """mean (rebuilt - feature)^2 of the patch features that slots must explain."""
+    assert out.tokens is not None and out.tokens_recon is not None
+    return F.mse_loss(out.tokens_recon.float(), out.tokens.float())
+
+
+def masked(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
+    """mean (predicted - slot)^2 of the slots that were hidden from the predictor."""
+    assert out.masked_pred is not None and out.masked_target is not None
+    return F.mse_loss(out.masked_pred.float(), out.masked_target.float())
+
+
+def consistency(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
+    """Cross-entropy of finding each token of a frame again among those of the next, by cosine."""
+    unit = F.normalize(out.z.float(), dim=-1)
+    scores = unit[:, :-1] @ unit[:, 1:].transpose(-1, -2) / config.temperature  # (B, T-1, N, N)
+    same = torch.arange(scores.shape[-1], device=scores.device).expand(scores.shape[:-1])
+    return F.cross_entropy(scores.flatten(0, 2), same.flatten())
 
 
 @dataclass(frozen=True)
@@ -60,7 +134,17 @@ class Term:
 TERMS: dict[str, Term] = {
     "prediction": Term(prediction, frozenset({"z_pred", "z_target"})),
     "sigreg": Term(gaussianity, frozenset({"z"})),
-    "context": Term(context, frozenset({"u"})),
-    "reconstruction": Term(reconstruction, frozenset({"recon", "pixels"})),
+    "sigreg_centred": Term(centred_gaussianity, frozenset({"z"})),
+    "std": Term(std, frozenset({"z"})),
+    "std_time": Term(std_time, frozenset({"z"})),
+    "covariance": Term(covariance, frozenset({"z"})),
+    "temporal": Term(temporal, frozenset({"z"})),
     "inverse": Term(inverse, frozenset({"action_pred", "actions"})),
+    "context": Term(context, frozenset({"u"})),
+    "context_episode": Term(context_episode, frozenset({"u", "u_far"})),
+    "reconstruction": Term(reconstruction, frozenset({"recon", "pixels"})),
+    "reconstruction_moving": Term(moving_reconstruction, frozenset({"recon", "pixels"})),
+    "features": Term(features, frozenset({"tokens", "tokens_recon"})),
+    "masked": Term(masked, frozenset({"masked_pred", "masked_target"})),
+    "consistency": Term(consistency, frozenset({"z"})),
 }

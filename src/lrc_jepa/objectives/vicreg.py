@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lrc_jepa.collective import all_rows
-from lrc_jepa.config import ContextRegConfig
+from lrc_jepa.config import ContextRegConfig, VarianceRegConfig
 
 
 def variance_hinge(rows: Tensor, gamma: float, epsilon: float) -> Tensor:
@@ -45,3 +45,34 @@ def context_terms(u: Tensor, config: ContextRegConfig) -> dict[str, Tensor]:
             "variance": variance_hinge(mean, config.gamma, config.epsilon),
             "covariance": covariance_penalty(mean),
         }
+
+
+def _samples(z: Tensor, config: VarianceRegConfig) -> list[Tensor]:
+    """z (B,T,N,D) -> the sets of rows (n,D) whose spread is asked for."""
+    if config.rows == "clip":
+        return [z.flatten(0, 2)]
+    return [step.flatten(0, 1) for step in z.unbind(dim=1)]
+
+
+def spread_hinge(z: Tensor, config: VarianceRegConfig) -> Tensor:
+    """`variance_hinge` of z (B,T,N,D), averaged over the sets of rows."""
+    with torch.autocast(z.device.type, enabled=False):
+        rows = _samples(z.float(), config)
+        return torch.stack([variance_hinge(r, config.gamma, config.epsilon) for r in rows]).mean()
+
+
+def spread_covariance(z: Tensor, config: VarianceRegConfig) -> Tensor:
+    """Mean squared off-diagonal covariance, 1/(D(D-1)) of their sum, over the sets of rows of z."""
+    with torch.autocast(z.device.type, enabled=False):
+        rows = _samples(z.float(), config)
+        return torch.stack([covariance_penalty(r) for r in rows]).mean() / (z.shape[-1] - 1)
+
+
+def time_hinge(z: Tensor, config: VarianceRegConfig) -> Tensor:
+    """mean max(0, gamma - sqrt(Var_t[z] + epsilon)): z must move within a clip, (B,T,N,D), T >= 2.
+
+    What all clips of the batch do at a time step is taken away first.
+    """
+    with torch.autocast(z.device.type, enabled=False):
+        moved = z.float() - z.float().mean(dim=0, keepdim=True)
+        return F.relu(config.gamma - (moved.var(dim=1) + config.epsilon).sqrt()).mean()

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.errors import BadInput
-from lrc_jepa.plan.cem import Box, Plan, cem
+from lrc_jepa.plan.cem import Box, Plan
 from lrc_jepa.plan.cost import LatentCost
+from lrc_jepa.plan.planners import shift, solve
 from lrc_jepa.protocols import WorldModel
 
 
@@ -40,6 +41,7 @@ class Controller:
         with torch.inference_mode():
             self.goal = model.encode(goal[:, None])[:, 0]  # (B, N, D)
         self._states: Tensor | None = None
+        self._last: Plan | None = None
         self._blocks: Tensor | None = None
 
     @torch.inference_mode()
@@ -71,12 +73,15 @@ class Controller:
         return self._states[:, -1]
 
     @torch.inference_mode()
-    def solve(self) -> Solved:
-        """Plan from the present towards the goal."""
+    def solve(self, start: Tensor | None = None) -> Solved:
+        """Plan from the present towards the goal; the search starts at `start` (B,H,A) where given."""
         if self._states is None or self._blocks is None:
             raise BadInput("a controller must begin with a frame before it plans")
-        cost = LatentCost(self.model, self._states, self._blocks, self.goal)
-        plan = cem(cost, self.box, self.config, self.generators)
+        cost = LatentCost(self.model, self._states, self._blocks, self.goal, self.config)
+        if start is None and self.config.warm_start and self._last is not None:
+            start = shift(self._last, self.config.execute)
+        plan = solve(cost, self.box, self.config, self.generators, start)
+        self._last = plan
         imagined = cost.imagine(plan.actions[:, None])[:, 0]  # (B, H, N, D)
         return Solved(plan, imagined, self.model.distance(imagined[:, -1], self.goal))
 

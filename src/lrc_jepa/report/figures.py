@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import matplotlib
@@ -32,7 +35,7 @@ COLOURS = {
     "expert-replay": "#3c424d",
 }
 STREAMS = {"z": "#0b5cad", "u": "#e07a1f"}
-STYLE = {
+STYLE: Any = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -73,6 +76,7 @@ def success_bars(summaries: list[ControlSummary]) -> str:
     with _drawing(7.2, 0.5 + 0.42 * len(summaries)) as (figure, axes):
         for index, s in enumerate(summaries):
             axes.barh(index, 100 * s.rate, color=colour(s.actor), height=0.62)
+            axes.plot([100 * s.low, 100 * s.high], [index, index], color="white", lw=4)
             axes.plot([100 * s.low, 100 * s.high], [index, index], color="#1c2430", lw=1.4)
             axes.text(100 * s.high + 1.5, index, f"{100 * s.rate:.0f}%", va="center")
         axes.set_yticks(range(len(summaries)), [s.actor for s in summaries])
@@ -85,7 +89,9 @@ def success_bars(summaries: list[ControlSummary]) -> str:
 
 def _curve(axes: Axes, steps: list[int], values: list[float], label: str, shade: str) -> None:
     axes.plot(steps, values, color=shade, lw=1.6)
-    axes.annotate(label, (steps[-1], values[-1]), xytext=(4, 0), textcoords="offset points", color=shade, va="center")
+    axes.annotate(
+        label, (steps[-1], values[-1]), xytext=(4, 0), textcoords="offset points", color=shade, va="center"
+    )
 
 
 def training_curves(metrics: list[Row]) -> str | None:
@@ -144,3 +150,64 @@ def open_loop_curve(rows: list[Row]) -> str | None:
         axes.set_xlabel("action blocks ahead")
         axes.set_title("latent error over latent variance", loc="left")
         return _svg(figure)
+
+
+def recovery_curve(rows: list[Row]) -> str:
+    """Mean normalised rank against the number of blocks, for each set of candidates."""
+    with _drawing(5.2, 2.8) as (figure, axes):
+        for source, shade in (("gaussian", "#0b5cad"), ("real", "#d1495b")):
+            mine = [r for r in rows if r["source"] == source]
+            horizons = sorted({r["horizon"] for r in mine})
+            if horizons:
+                means = [fmean(r["rank"] for r in mine if r["horizon"] == h) for h in horizons]
+                _curve(axes, horizons, means, source, shade)
+                axes.set_xlim(right=max(horizons) * 1.3)
+        axes.axhline(0.5, color="#8b919c", lw=1, ls="--")
+        axes.set_ylim(0, 0.6)
+        axes.set_xlabel("action blocks")
+        axes.set_title("normalised rank of the demonstrated actions; dashed: chance", loc="left")
+        return _svg(figure)
+
+
+def stress_curve(kind: str, levels: dict[float, ControlSummary], trend: Row | None) -> str:
+    """Success against a level, with intervals and, for ranks, the logistic trend and its band."""
+    with _drawing(5.2, 2.8) as (figure, axes):
+        shade = colour(next(iter(levels.values())).actor)
+        at = list(levels)
+        if trend:
+            low, high = ([100 * v for v in trend[key]] for key in ("low", "high"))
+            axes.fill_between(trend["at"], low, high, color=shade, alpha=0.15, lw=0)
+            axes.plot(trend["at"], [100 * v for v in trend["rate"]], color=shade, lw=1.6)
+            axes.set_xscale("log", base=2)
+        else:
+            axes.plot(at, [100 * levels[level].rate for level in at], color=shade, lw=1.6)
+        for level, s in levels.items():
+            axes.plot([level, level], [100 * s.low, 100 * s.high], color="#5f6b7a", lw=1)
+            axes.plot([level], [100 * s.rate], "o", color=shade, ms=5)
+        axes.set_ylim(0, 103)
+        axes.set_xlabel("components kept" if kind == "pca" else f"{kind}, level")
+        axes.set_title("success, %", loc="left")
+        return _svg(figure)
+
+
+def nuisance_curve(rows: list[Row]) -> str:
+    """Success, or the probe of z where there was no planning, against the number of factors."""
+    key = "success" if all("success" in r["figures"] for r in rows) else "rank"
+    with _drawing(5.2, 2.8) as (figure, axes):
+        for system in dict.fromkeys(r["system"] for r in rows):
+            mine = [r for r in rows if r["system"] == system]
+            factors = sorted({r["factors"] for r in mine})
+            means = [fmean(r["figures"][key] for r in mine if r["factors"] == f) for f in factors]
+            _curve(axes, factors, means, system, colour(system))
+        axes.margins(x=0.15)
+        axes.set_xlabel("independent appearance factors")
+        axes.set_title(key, loc="left")
+        return _svg(figure)
+
+
+def data_address(path: Path) -> str | None:
+    """A picture as a data address, so that a page stands alone."""
+    if not path.is_file():
+        return None
+    kind = "gif" if path.suffix == ".gif" else "png"
+    return f"data:image/{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import time
 from dataclasses import dataclass
@@ -16,8 +15,11 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.files import read_json, write_bytes
 from lrc_jepa.report import figures
 from lrc_jepa.report.control import ControlSummary, latest_control, summarize
+from lrc_jepa.report.figures import data_address
+from lrc_jepa.report.laboratory import sections
 from lrc_jepa.report.rows import Row, read_rows
 from lrc_jepa.report.stats import mcnemar
+from lrc_jepa.report.tables import Section, Table
 
 REFERENCES = ("do-nothing", "random", "expert-replay")
 
@@ -27,6 +29,7 @@ class RunView:
     """What the page shows of one run."""
 
     name: str
+    title: str
     system: str
     config: dict[str, Any]
     config_hash: str
@@ -41,14 +44,7 @@ class RunView:
     training_figure: str | None
     health_figure: str | None
     open_loop_figure: str | None
-
-
-def _image(path: Path) -> str | None:
-    """A picture as a data address, so that the page stands alone."""
-    if not path.is_file():
-        return None
-    kind = "gif" if path.suffix == ".gif" else "png"
-    return f"data:image/{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+    laboratory: list[Section]
 
 
 def _readouts(health: Row | None) -> list[dict[str, Any]]:
@@ -57,7 +53,11 @@ def _readouts(health: Row | None) -> list[dict[str, Any]]:
         return []
     asked = sorted({key.split(".", 1)[1] for key in health if key.startswith("r2_")})
     lines = [
-        {"what": f"{name.replace('_', ' ')} (linear R²)", "z": health.get(f"r2_z.{name}"), "u": health.get(f"r2_u.{name}")}
+        {
+            "what": f"{name.replace('_', ' ')} (linear R²)",
+            "z": health.get(f"r2_z.{name}"),
+            "u": health.get(f"r2_u.{name}"),
+        }
         for name in asked
     ]
     chance = health["episode_chance"]
@@ -79,6 +79,7 @@ def view_run(run: Path) -> RunView:
     films = [row for row in of_newest if row["kind"] == "film"]
     return RunView(
         name=run.name,
+        title="{system} on {world}, {size}".format(**described["config"]),
         system=described["config"]["system"],
         config=described["config"],
         config_hash=described["config_hash"],
@@ -86,14 +87,18 @@ def view_run(run: Path) -> RunView:
         control=control,
         stamp=next((found[0] for found in control.values()), None),
         films=[
-            {**row, "film": _image(run / row["file"]), "still": _image(run / row["strip"])} for row in films
+            {**row, "film": data_address(run / row["file"]), "still": data_address(run / row["strip"])}
+            for row in films
         ],
-        rollouts=[p for row in of_newest if row["kind"] == "rollout" and (p := _image(run / row["file"]))],
+        rollouts=[
+            p for row in of_newest if row["kind"] == "rollout" and (p := data_address(run / row["file"]))
+        ],
         readouts=_readouts(health),
         health=health,
         warnings=[row["text"] for row in metrics if row["kind"] == "warning"],
         training_figure=figures.training_curves(metrics),
         health_figure=figures.health_curves(metrics),
+        laboratory=sections(rows, run),
         open_loop_figure=figures.open_loop_curve([r for r in of_newest if r["kind"] == "openloop"]),
     )
 
@@ -116,7 +121,9 @@ def _comparisons(views: list[RunView]) -> list[dict[str, Any]]:
         if view.stamp is None or view.system not in view.control:
             continue
         rows = [r for r in view.control[view.system] if not r["trivial"]]
-        outcomes.append((view.name, view.stamp["manifest_hash"], [r["success"][r["criterion"]] for r in rows]))
+        outcomes.append(
+            (view.name, view.stamp["manifest_hash"], [r["success"][r["criterion"]] for r in rows])
+        )
     found = []
     for i, (first, pairs, a) in enumerate(outcomes):
         for second, others, b in outcomes[i + 1 :]:
@@ -125,10 +132,59 @@ def _comparisons(views: list[RunView]) -> list[dict[str, Any]]:
     return found
 
 
+def _success_table(summaries: list[ControlSummary]) -> Table:
+    """The success table as text, for the files beside the page."""
+    strict = list(summaries[0].strict_rates)
+    lines = [
+        [
+            s.actor,
+            f"{100 * s.rate:.1f}%",
+            f"{100 * s.low:.1f} to {100 * s.high:.1f}",
+            *(f"{100 * s.strict_rates[c]:.1f}%" for c in strict),
+            f"{s.successes} / {s.pairs}",
+            f"{s.mean_final_distance:.1f}",
+        ]
+        for s in summaries
+    ]
+    columns = ["actor", summaries[0].criterion, "95% interval", *strict, "pairs", "final distance"]
+    return Table("success", columns, lines)
+
+
+def _write_parts(out: Path, parts: dict[str, Section]) -> None:
+    """Every table as Markdown, LaTeX and CSV, every figure as SVG, beside the page."""
+    for prefix, section in parts.items():
+        folder = out / prefix
+        folder.mkdir(parents=True, exist_ok=True)
+        for table in section.tables:
+            for suffix, text in (("md", table.markdown()), ("tex", table.latex()), ("csv", table.csv())):
+                write_bytes(folder / f"{table.name}.{suffix}", text.encode())
+        for name, svg in section.figures.items():
+            write_bytes(folder / f"{name}.svg", svg.encode())
+
+
+def _all_parts(views: list[RunView], summaries: list[ControlSummary], bars: str | None) -> dict[str, Section]:
+    parts: dict[str, Section] = {}
+    if summaries and bars:
+        parts["all"] = Section("", tables=[_success_table(summaries)], figures={"success": bars})
+    for view in views:
+        curves = {
+            "training": view.training_figure,
+            "health": view.health_figure,
+            "open-loop": view.open_loop_figure,
+        }
+        drawn = {name: svg for name, svg in curves.items() if svg}
+        tables = [table for section in view.laboratory for table in section.tables]
+        for section in view.laboratory:
+            drawn |= section.figures
+        parts[view.name] = Section(view.title, tables=tables, figures=drawn)
+    return parts
+
+
 def write_page(runs: list[Path], out: Path) -> Path:
-    """Write `index.html` into `out` and return its path."""
+    """Write `index.html` into `out`, with its tables and figures as files beside it."""
     views = [view_run(run) for run in runs]
     summaries = _combined(views)
+    bars = figures.success_bars(summaries) if summaries else None
     environment = Environment(
         loader=PackageLoader("lrc_jepa", "report"), autoescape=True, undefined=StrictUndefined
     )
@@ -137,12 +193,13 @@ def write_page(runs: list[Path], out: Path) -> Path:
     text = environment.get_template("page.html").render(
         views=views,
         summaries=summaries,
-        success_figure=figures.success_bars(summaries) if summaries else None,
+        success_figure=bars,
         comparisons=_comparisons(views),
         references=REFERENCES,
         version=__version__,
         written=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     )
     out.mkdir(parents=True, exist_ok=True)
+    _write_parts(out, _all_parts(views, summaries, bars))
     write_bytes(out / "index.html", text.encode())
     return out / "index.html"

@@ -10,19 +10,26 @@ from torch import Tensor
 
 from lrc_jepa.config import RunConfig
 from lrc_jepa.objectives import Objective
+from lrc_jepa.protocols import Featured
 from lrc_jepa.types import Clip
 
-PROBES = (2, 6)  # clips in the trial steps: two sizes tell the cost per clip from the rest
-TRIALS = 3  # of each size, the fastest counts
+PROBES = (2, 4)  # clips in the trial steps: two sizes tell the cost per clip from the rest
 
 
-def _random_clip(config: RunConfig, clips: int) -> Clip:
+def _random_clip(config: RunConfig, model: Any, clips: int) -> Clip:
+    """Made-up frames; made-up features in their place where they could have been stored."""
     frames = config.clip.history + config.clip.targets
-    side = config.model.encoder.image_size
+    stored = model.feature_shape() if isinstance(model, Featured) else None
+    side = 0 if stored else config.model.encoder.image_size
+    proprio = torch.randn(clips, frames, config.model.proprio_dim) if config.model.proprio else None
+    picture = torch.randint(0, 256, (clips, frames, 3, side, side), dtype=torch.uint8)
     return Clip(
-        frames=torch.randint(0, 256, (clips, frames, 3, side, side), dtype=torch.uint8),
+        frames=picture,
         actions=torch.randn(clips, frames - 1, config.action_dim * config.clip.frameskip),
         episodes=torch.arange(clips),
+        features=torch.randn(clips, frames, *stored) if stored else None,
+        proprio=proprio,
+        far=picture[:, 0] if config.clip.far else None,
     )
 
 
@@ -47,16 +54,16 @@ def _trial(model: Any, objective: Objective, clip: Clip) -> tuple[float, int]:
 def estimate(config: RunConfig, model: Any, steps: int) -> dict[str, float]:
     """Time and memory of training on this CPU, a straight line through trial steps of two sizes.
 
-    Memory counts weights, gradients, both moments, and every tensor kept for the backward pass.
+    Memory counts weights, gradients, both moments, and every tensor kept for the backward pass. A
+    frozen encoder is taken to have done its work before (`lrc data features`).
     """
     objective = Objective(config.objective, model, config.train.seed)
     model.train()
-    small, large = (
-        min(_trial(model, objective, _random_clip(config, clips)) for _ in range(TRIALS)) for clips in PROBES
-    )
+    _trial(model, objective, _random_clip(config, model, PROBES[0]))  # warms up
+    small, large = (_trial(model, objective, _random_clip(config, model, clips)) for clips in PROBES)
     further = (config.train.batch_size - PROBES[1]) / (PROBES[1] - PROBES[0])
     per_step, activations = (b + max(b - a, 0) * further for a, b in zip(small, large, strict=True))
-    weights = sum(p.numel() * 4 for p in model.parameters())
+    weights = sum(p.numel() * 4 for p in model.parameters() if p.requires_grad)
     return {
         "seconds_per_step": per_step,
         "hours": per_step * steps / 3600,

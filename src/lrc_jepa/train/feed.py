@@ -52,14 +52,11 @@ class Feed:
         config = self.config
         ids = batch_ids(len(self.clips), config.batch_size, config.seed, step)
         clip = self.clips.gather(shard(ids, self.rank, self.world))
-        if self.device.type != "cuda":
-            return clip
-        return Clip(clip.frames.pin_memory(), clip.actions.pin_memory(), clip.episodes)
+        return clip.map(torch.Tensor.pin_memory) if self.device.type == "cuda" else clip
 
     def place(self, clip: Clip) -> Clip:
         """Move a batch to the device without waiting for it."""
-        frames, actions = (x.to(self.device, non_blocking=True) for x in (clip.frames, clip.actions))
-        return Clip(frames, actions, clip.episodes)
+        return clip.to(self.device, non_blocking=True)
 
     def batches(self, start: int, stop: int) -> Generator[Clip, None, None]:
         """The batches of steps start..stop-1, `prefetch` of them read ahead by a thread."""

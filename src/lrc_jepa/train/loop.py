@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from lrc_jepa.collective import alone, rank, world_size
 from lrc_jepa.config import RunConfig, TrainConfig
 from lrc_jepa.data.clips import Clips, Split, batch_ids
+from lrc_jepa.data.features import clip_columns
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput, Diverged, Interrupted
@@ -113,12 +114,21 @@ def check_data(config: RunConfig, store: Store) -> None:
         raise BadInput("the batch size must be at least 2: the regularisers compare clips")
 
 
+def count_clips(config: RunConfig, store: Store) -> int:
+    """Training clips that a dataset gives; needs no model and no weights."""
+    check_data(config, store)
+    split = Split.by_episode(store, config.clip)
+    return len(Clips(store, split.train, config.clip, ActionNormalizer.fit(store, split.train)))
+
+
 def assemble(config: RunConfig, store: Store, run: Path, device: torch.device) -> Pieces:
     """Build everything a run needs; whatever cannot work is refused here."""
     check_data(config, store)
     split = Split.by_episode(store, config.clip)
     normalizer = ActionNormalizer.fit(store, split.train)
-    clips = Clips(store, split.train, config.clip, normalizer)
+    model: Any = build_model(config).to(device)
+    columns = clip_columns(store, model, config.model.proprio, config.model.proprio_dim)
+    clips = Clips(store, split.train, config.clip, normalizer, columns)
     heldout = Clips(store, split.heldout, config.clip, normalizer)
     if len(clips) < config.train.batch_size:
         raise BadInput(
@@ -126,7 +136,6 @@ def assemble(config: RunConfig, store: Store, run: Path, device: torch.device) -
             f"{config.train.batch_size}"
         )
     check_shares(config.train, world_size())
-    model: Any = build_model(config).to(device)
     objective = Objective(config.objective, model, config.train.seed)
     infinite = [math.inf] * config.action_dim
     deployment = Deployment(
@@ -318,6 +327,7 @@ def _start(pieces: Pieces, resume: bool, watch: Watcher) -> int:
     if rank() == 0:
         try:
             with _writing(pieces.run):
+                pieces.run.mkdir(parents=True, exist_ok=True)
                 sweep(pieces.run)
             step = _resume(pieces, watch) if resume else 0
         except BadInput:

@@ -1,0 +1,34 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+EXTRAS := dev
+
+.PHONY: demo test check format clean
+
+demo: $(VENV)/.core
+	$(BIN)/lrc demo
+
+test: $(VENV)/.full
+	$(BIN)/python -m pytest -n auto --dist loadfile
+
+check: $(VENV)/.full
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+format: $(VENV)/.full
+	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+# A stamp is older than what it depends on only when something must be installed again.
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/pip install --quiet -c constraints.txt -e .
+	touch $@
+
+$(VENV)/.full: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'
+	touch $(VENV)/.core $@
+
+clean:
+	rm -rf $(VENV) demo

@@ -1,0 +1,97 @@
+"""How fast the worlds are, how well their experts do, and how exactly stored episodes replay.
+
+    python benchmarks/worlds.py [world ...]
+
+Frames per second count everything that collecting does: policy, physics, drawing, hashing, writing.
+`public` is stepping and drawing in stable-worldmodel's and OGBench's own environments at 64 pixels
+(TwoRoom 224), measured on a busy machine of the same kind: compare orders of magnitude.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lrc_jepa.data.store import Store
+from lrc_jepa.envs import WORLDS, get_world
+from lrc_jepa.envs.appearance import Appearance
+from lrc_jepa.envs.base import World
+from lrc_jepa.envs.collect import collect
+from lrc_jepa.envs.trial import replay, run_expert
+
+TARGETS = {"tworoom": 10_000, "pusht": 2_000, "reacher": 300, "cube": 80}
+PUBLIC = {"tworoom": 330, "pusht": 460, "reacher": 50, "cube": 4}
+EPISODES = {"tworoom": 256, "pusht": 64, "reacher": 16, "cube": 8}
+TRIALS = {"tworoom": 200, "pusht": 100, "reacher": 100, "cube": 20}
+STEPS = 25
+
+
+def throughput(world: World, folder: Path, kind: str, size: int, repeats: int) -> dict[str, Any]:
+    """Frames per second of processor time and of the clock: the best of several runs."""
+    best: dict[str, Any] = {"frames_per_second": 0.0}
+    for attempt in range(repeats + 1):
+        episodes = EPISODES[world.name] if attempt else 2  # the first run builds the simulator
+        processor, clock = time.process_time(), time.perf_counter()
+        collect(
+            world,
+            folder,
+            episodes=episodes,
+            size=size,
+            appearance=Appearance(kind),  # type: ignore[arg-type]
+            seed=attempt,
+            length=None if attempt else 30,
+            overwrite=True,
+        )
+        frames = episodes * world.episode_length
+        rate = frames / (time.process_time() - processor)
+        if attempt and rate > best["frames_per_second"]:
+            wall = frames / (time.perf_counter() - clock)
+            best = {"frames_per_second": round(rate), "frames_per_second_wall": round(wall)}
+    return best
+
+
+def fidelity(world: World, store: Store, kind: str) -> dict[str, float]:
+    """Largest difference after a replay of 25 actions, and of a frame drawn again."""
+    rng = np.random.default_rng(0)
+    rows = store.ep_offset + rng.integers(0, store.ep_len - STEPS)
+    rows = rows[: 2 * world.batch]
+    frames, states = replay(world.make(Appearance(kind)), store, rows, STEPS)  # type: ignore[arg-type]
+    stored = world.quantities(np.asarray(store.columns["state"][rows + STEPS]))
+    reached = world.quantities(states)
+    drawn = np.abs(frames.astype(int) - store.pixels[rows]).mean()
+    apart = {name: float(np.abs(reached[name] - stored[name]).max()) for name in stored}
+    return {"frame_grey_levels": float(drawn), **{f"replay_{name}": value for name, value in apart.items()}}
+
+
+def measure(
+    names: Sequence[str] | None = None, size: int = 64, repeats: int = 2, seed: int = 20_000
+) -> list[dict[str, Any]]:
+    """One row of figures per world and appearance."""
+    rows = []
+    with tempfile.TemporaryDirectory() as temporary:
+        for name in names or list(WORLDS):
+            world = get_world(name)
+            met = run_expert(world, TRIALS[name], seed)
+            expert = {criterion: float(ok.mean()) for criterion, ok in met.items()}
+            for kind in ("clean", "varied"):
+                folder = Path(temporary) / f"{name}-{kind}"
+                row: dict[str, Any] = {"world": name, "appearance": kind, "size": size}
+                row |= {"target": TARGETS[name], "public": PUBLIC[name]}
+                row |= throughput(world, folder, kind, size, repeats)
+                store = Store(folder)
+                row |= {"expert": expert, "trials": TRIALS[name], "coverage": store.meta["coverage"]}
+                row["fidelity"] = fidelity(world, store, kind)
+                rows.append(row)
+    return rows
+
+
+if __name__ == "__main__":
+    for figures in measure(sys.argv[1:] or None):
+        print(json.dumps(figures))

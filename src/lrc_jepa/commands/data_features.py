@@ -1,0 +1,50 @@
+"""`lrc data features`: compute a frozen backbone's features once, beside the frames."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from lrc_jepa.commands.arguments import parse, pick_device
+from lrc_jepa.console import progress_bar, say
+from lrc_jepa.data.features import write_features
+from lrc_jepa.data.store import Store
+from lrc_jepa.models import build_model
+from lrc_jepa.recipes import get_recipe
+from lrc_jepa.train.loop import check_data
+
+
+@dataclass(frozen=True)
+class FeaturesArgs:
+    """Which frames, for which system."""
+
+    dataset: tyro.conf.Positional[Path]
+    """Folder of the dataset."""
+    recipe: tyro.conf.Positional[str]
+    """Recipe whose backbone sees the frames, such as tworoom-dino-wm-micro."""
+    backbone: str = ""
+    """Use this backbone in place of the recipe's; pass the same to lrc train as --model.backbone."""
+    batch: int = 64
+    """Frames at a time."""
+    device: str = "auto"
+    """auto, cpu or cuda."""
+
+
+def features(argv: list[str]) -> dict[str, Any]:
+    """`lrc data features`: compute a frozen backbone's features of every frame, once."""
+    args = parse(FeaturesArgs, argv, "data features", "Compute frozen features of every frame, once.")
+    config = get_recipe(args.recipe)
+    if args.backbone:
+        config = dataclasses.replace(config, model=dataclasses.replace(config.model, backbone=args.backbone))
+    store, device = Store(args.dataset), pick_device(args.device)
+    check_data(config, store)
+    model: Any = build_model(config).to(device).eval()
+    with progress_bar("computing features", len(store.pixels)) as bar:
+        path = write_features(store, model, device, args.batch, bar.to)
+    shape = [len(store.pixels), *model.feature_shape()]
+    say(f"{' x '.join(map(str, shape))} features of {model.backbone} in {path}; lrc train uses them")
+    return {"features": str(path), "shape": shape, "backbone": model.backbone}

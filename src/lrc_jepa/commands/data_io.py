@@ -1,0 +1,144 @@
+"""`lrc data validate`, `lrc data import` and `lrc data export`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+
+from lrc_jepa.commands.arguments import parse
+from lrc_jepa.console import Bar, progress_bar, say, table
+from lrc_jepa.data.exporters import export_dataset
+from lrc_jepa.data.importers import FORMATS, import_dataset
+from lrc_jepa.data.store import Store
+from lrc_jepa.data.validate import frame_strip
+from lrc_jepa.data.validate import validate as examine
+
+
+@dataclass(frozen=True)
+class ValidateArgs:
+    """Which dataset, and where the sheet of frames goes."""
+
+    dataset: tyro.conf.Positional[Path]
+    """Folder of the dataset."""
+    strip: Path | None = None
+    """Picture of frames to look at; left out: frames.png beside the dataset."""
+
+
+def validate(argv: list[str]) -> dict[str, Any]:
+    """`lrc data validate`: read everything once, say what is wrong and where, draw frames to look at."""
+    args = parse(
+        ValidateArgs, argv, "data validate", "Read a whole dataset and report what is wrong with it."
+    )
+    store = Store(args.dataset)
+    with progress_bar("reading", len(store.pixels)) as bar:
+        report = examine(store, lambda done, total: bar.to(done))
+    rows = [[f.severity, f.check, f.sentence, f.where()] for f in report.findings]
+    if rows:
+        table(str(args.dataset), ["severity", "check", "finding", "episodes"], rows)
+    strip = args.strip or args.dataset.with_name(f"{args.dataset.name}-frames.png")
+    frame_strip(store, strip)
+    say(f"{report.errors} errors, {report.warnings} warnings; frames to look at in {strip}")
+    return {
+        "dataset": str(args.dataset),
+        "errors": report.errors,
+        "warnings": report.warnings,
+        "strip": str(strip),
+        **report.to_json(),
+        "exit_code": 2 if report.errors else 0,
+    }
+
+
+@dataclass(frozen=True)
+class ImportArgs:
+    """What to import, and how."""
+
+    source: tyro.conf.Positional[Path]
+    """File or folder to import."""
+    out: Path
+    """Folder of the new dataset."""
+    format: str = "auto"
+    """auto, or the name of a format."""
+    camera: str | None = None
+    """Which camera, where there are several."""
+    size: int = 64
+    """Side of the square frames; others are cropped to the middle and scaled."""
+    stride: int = 1
+    """Keep one of this many frames; the actions between are joined."""
+    episodes: int | None = None
+    """Import only the first few episodes."""
+    skip_damaged: bool = False
+    """Leave out episodes that cannot be read, and list them, instead of stopping."""
+    resume: bool = False
+    """Continue an import that was interrupted."""
+    overwrite: bool = False
+    """Replace a dataset that is already there."""
+
+
+def _moves(bar: Bar, done: int, total: int) -> None:
+    bar.retotal(total)
+    bar.to(done)
+
+
+def import_(argv: list[str]) -> dict[str, Any]:
+    """`lrc data import`: read somebody else's episodes into a dataset."""
+    known = "; ".join(f"{name}: {known.description}" for name, known in FORMATS.items())
+    args = parse(ImportArgs, argv, "data import", f"Import a dataset. Formats: {known}.")
+    with progress_bar("importing", 1) as bar:
+        import_dataset(
+            args.source,
+            args.out,
+            format=args.format,
+            camera=args.camera,
+            size=args.size,
+            stride=args.stride,
+            overwrite=args.overwrite,
+            resume=args.resume,
+            episodes=args.episodes,
+            skip_damaged=args.skip_damaged,
+            progress=lambda done, total: _moves(bar, done, total),
+        )
+    store = Store(args.out)
+    say(
+        f"{store.episodes} episodes, {len(store.pixels)} frames in {args.out}; lrc data validate looks them over"
+    )
+    return {
+        "data": str(args.out),
+        "episodes": store.episodes,
+        "frames": len(store.pixels),
+        "hash": store.digest(),
+    }
+
+
+@dataclass(frozen=True)
+class ExportArgs:
+    """What to export, and as what."""
+
+    dataset: tyro.conf.Positional[Path]
+    """Folder of the dataset."""
+    out: Path
+    """File or folder to write."""
+    format: Literal["swm-hdf5", "lerobot"] = "lerobot"
+    """stable-worldmodel's HDF5, or LeRobot v3.0."""
+    overwrite: bool = False
+    """Replace what is already there."""
+
+
+def export(argv: list[str]) -> dict[str, Any]:
+    """`lrc data export`: write a dataset in a format that others read."""
+    args = parse(
+        ExportArgs, argv, "data export", "Write a dataset as stable-worldmodel HDF5 or LeRobot v3.0."
+    )
+    store = Store(args.dataset)
+    with progress_bar("exporting", len(store.pixels)) as bar:
+        export_dataset(
+            store,
+            args.out,
+            format=args.format,
+            overwrite=args.overwrite,
+            progress=lambda done, total: _moves(bar, done, total),
+        )
+    say(f"{store.episodes} episodes as {args.format} in {args.out}")
+    return {"out": str(args.out), "format": args.format, "episodes": store.episodes}

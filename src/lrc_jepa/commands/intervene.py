@@ -1,0 +1,101 @@
+"""`lrc intervene`: shuffle, swap or walk along the two streams, and look at what the decoder draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+
+from lrc_jepa.commands.arguments import parse
+from lrc_jepa.commands.opened import Opened, check_frames, open_run
+from lrc_jepa.console import say, table
+from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.films import strip
+from lrc_jepa.evaluate.interventions import intervene, swap, trajectory_rows, walk
+from lrc_jepa.protocols import Factored
+
+
+@dataclass(frozen=True)
+class InterveneArgs:
+    """Which run, which episodes."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder of a run or of a checkpoint."""
+    data: Path | None = None
+    """Dataset; left out: the one the run was trained on."""
+    episodes: int = 32
+    """Held-out episodes to measure on."""
+    frames: int = 8
+    """Frames of each episode, spread evenly over it."""
+    swap: tuple[int, int] | None = None
+    """Two episode numbers whose u are exchanged; left out: the first two held-out ones."""
+    components: int = 2
+    """Principal directions of z and of u to walk along."""
+    reach: float = 2.0
+    """How far to walk, in standard deviations."""
+    seed: int = 0
+    """Seed of the shuffles."""
+    out: Path | None = None
+    """Where rows and pictures go; left out: the run's folder."""
+    device: str = "auto"
+    """auto, cpu or cuda."""
+
+
+def _bytes(frames: Any) -> Any:
+    return (np.clip(frames, 0, 1) * 255 + 0.5).astype(np.uint8)
+
+
+def main(argv: list[str]) -> dict[str, Any]:
+    """Measure, draw, write rows."""
+    args = parse(InterveneArgs, argv, "intervene", "Alter one stream and decode; two-stream models only.")
+    if args.frames < 2 or args.episodes < 2:
+        raise BadInput("interventions need at least 2 episodes and 2 frames of each")
+    opened = open_run(args.run, args.data, args.out, args.device)
+    check_frames(opened)
+    if not isinstance(opened.model, Factored):
+        raise BadInput(
+            f"{opened.checkpoint.config.system} has one stream and no decoder: nothing to exchange"
+        )
+    held = opened.split.heldout[: args.episodes]
+    if len(held) < 2:
+        raise BadInput("interventions exchange u between held-out episodes, and there is only one")
+    rows = trajectory_rows(opened.store, held, args.frames)
+    figures, films = intervene(opened.model, opened.store, rows, args.seed)
+    pictures = _draw(opened, args, rows, films)
+    stamp = opened.stamp(seed=args.seed)
+    found = [{**stamp, "kind": "intervention", "metric": "psnr-ssim.v1", **figure} for figure in figures]
+    found += [{**stamp, "kind": "picture", **picture} for picture in pictures]
+    opened.write(found)
+    lines = [[f["condition"], f"{f['psnr']:.2f}", f"{f['ssim']:.3f}"] for f in figures]
+    table(f"{figures[0]['frames']} frames of {len(held)} held-out episodes", ["", "PSNR", "SSIM"], lines)
+    say(f"pictures in {opened.out / 'pictures'}, rows in {opened.out / 'results.jsonl'}")
+    return {"run": str(args.run), "interventions": figures, "pictures": [p["file"] for p in pictures]}
+
+
+def _draw(opened: Opened, args: InterveneArgs, rows: Any, films: dict[str, Any]) -> list[dict[str, str]]:
+    """The grid of the paper's figure, the swap, and the walks."""
+    store, out = opened.store, opened.out
+    recorded = np.asarray(store.pixels[rows[0]])
+    strip(out / "pictures" / "interventions.png", [recorded, *(_bytes(film[0]) for film in films.values())])
+    caption = "Rows: recorded, " + ", ".join(films) + "."
+    made = [{"file": "pictures/interventions.png", "topic": "interventions", "caption": caption}]
+    pair = np.asarray(args.swap if args.swap else opened.split.heldout[:2])
+    if pair.min() < 0 or pair.max() >= store.episodes:
+        raise BadInput(f"the dataset has episodes 0 to {store.episodes - 1}, not {pair.tolist()}")
+    exchanged = swap(opened.model, store, trajectory_rows(store, pair, args.frames))
+    strip(out / "pictures" / "swap.png", [_bytes(line) for episode in exchanged for line in episode])
+    told = f"Episodes {pair[0]} and {pair[1]}, each recorded, rebuilt, and with the other's u."
+    made.append({"file": "pictures/swap.png", "topic": "swap", "caption": told})
+    for stream in ("z", "u"):
+        lines = [
+            _bytes(walk(opened.model, store, rows, stream, component, args.reach, args.frames))
+            for component in range(args.components)
+        ]
+        name = f"pictures/walk-{stream}.png"
+        strip(out / name, lines)
+        told = f"{stream} moved along its first {len(lines)} principal directions, {-args.reach:g} to {args.reach:g} std."
+        made.append({"file": name, "topic": "walk", "caption": told})
+    return made

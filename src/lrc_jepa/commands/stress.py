@@ -1,0 +1,161 @@
+"""`lrc stress`: how planning bears a smaller latent, disturbed pictures, and nuisance in training."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+
+from lrc_jepa.commands import nuisance
+from lrc_jepa.commands.arguments import first_positional, parse
+from lrc_jepa.commands.opened import Opened, check_frames, open_run
+from lrc_jepa.config import PlanConfig
+from lrc_jepa.console import progress_bar, say, table
+from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.control import Planner, episode_rows, make_task, run
+from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
+from lrc_jepa.evaluate.perturb import PERTURBATIONS, PerturbedTask
+from lrc_jepa.evaluate.stress import Projected, logistic_band, ranks_for
+from lrc_jepa.models.streams import frame_streams
+from lrc_jepa.report.control import summarize
+from lrc_jepa.report.rows import Row
+from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
+
+LATENTS = 1000  # clean frames that define the principal components
+REFITS = 500  # of the logistic trend
+
+
+@dataclass(frozen=True)
+class StressArgs:
+    """Which stress, which run."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder of a run or of a checkpoint."""
+    data: Path | None = None
+    """Dataset; left out: the one the run was trained on."""
+    pairs: int = 50
+    """Start-goal pairs that are not trivial, the same at every level."""
+    seeds: int = 3
+    """Repetitions with other candidates on the same pairs."""
+    levels: tuple[float, ...] = ()
+    """Ranks or strengths; left out: the paper's, or those documented."""
+    refits: int = REFITS
+    """Bootstrap refits of the trend (pca)."""
+    out: Path | None = None
+    """Where rows go; left out: the run's folder."""
+    device: str = "auto"
+    """auto, cpu or cuda."""
+    plan: tyro.conf.OmitArgPrefixes[PlanConfig] = PlanConfig()
+
+
+def _pairs(opened: Opened, args: StressArgs) -> Manifest:
+    clip = opened.checkpoint.config.clip
+    return draw_manifest(opened.store, opened.split, clip, args.plan, args.pairs)
+
+
+def _evaluate(
+    opened: Opened, args: StressArgs, model: Any, manifest: Manifest, stamp: Row, task: Any
+) -> list[Row]:
+    """Rows of every repetition at one level."""
+    deployment, rows = opened.checkpoint.deployment, []
+    for seed in range(args.seeds):
+        config = dataclasses.replace(args.plan, seed=args.plan.seed + seed)
+        planner = Planner(model, deployment, config, list(range(len(manifest))))
+        spec = deployment.spec
+        happened = run(planner, opened.store, manifest, config, spec.frameskip, spec.image_size, task=task)
+        found = episode_rows(stamp["system"], happened, manifest, stamp, planner)
+        rows += [{**row, "kind": "stress", "metric": "stress.v1", "plan_seed": config.seed} for row in found]
+    return rows
+
+
+def pca(opened: Opened, args: StressArgs) -> list[Row]:
+    """Project every latent on its k leading principal components."""
+    check_frames(opened)
+    rng = np.random.default_rng(0)
+    chosen = np.sort(
+        rng.choice(len(opened.store.pixels), min(LATENTS, len(opened.store.pixels)), replace=False)
+    )
+    features = frame_streams(opened.model, opened.store, chosen)["z"]
+    ranks = [int(k) for k in args.levels] or ranks_for(features.shape[1])
+    if min(ranks) < 1 or max(ranks) > features.shape[1]:
+        raise BadInput(
+            f"a latent of width {features.shape[1]} has ranks 1 to {features.shape[1]}, not {ranks}"
+        )
+    manifest, rows = _pairs(opened, args), []
+    stamp = opened.stamp(stress="pca", manifest_hash=manifest.digest(), planner=dataclasses.asdict(args.plan))
+    with progress_bar("stress: pca", len(ranks)) as bar:
+        for rank in ranks:
+            model = Projected(opened.model, features, rank).eval()
+            rows += _evaluate(
+                opened, args, model, manifest, {**stamp, "level": rank}, make_task(opened.store)
+            )
+            bar.advance()
+    rows.append(_trend(rows, ranks, stamp, args.refits))
+    return rows
+
+
+def _trend(rows: list[Row], ranks: list[int], stamp: Row, refits: int) -> Row:
+    """The logistic trend and its band."""
+    counted = [[r for r in rows if r["level"] == k and not r["trivial"]] for k in ranks]
+    trials = np.array([len(found) for found in counted])
+    successes = np.array([sum(r["success"][r["criterion"]] for r in found) for found in counted])
+    at = np.geomspace(min(ranks), max(ranks), 40)
+    middle, low, high = logistic_band(np.array(ranks, float), successes, trials, at, refits, seed=0)
+    curve = {"at": at.tolist(), "rate": middle.tolist(), "low": low.tolist(), "high": high.tolist()}
+    return {**stamp, "kind": "stress-trend", "metric": "logistic.v1", "refits": refits, **curve}
+
+
+def disturb(kind: str, opened: Opened, args: StressArgs) -> list[Row]:
+    """Disturb current and goal frames alike, level by level, on the same pairs."""
+    levels = args.levels or PERTURBATIONS[kind].levels
+    manifest, rows = _pairs(opened, args), []
+    stamp = opened.stamp(stress=kind, manifest_hash=manifest.digest(), planner=dataclasses.asdict(args.plan))
+    with progress_bar(f"stress: {kind}", len(levels)) as bar:
+        for level in levels:
+            task = PerturbedTask(make_task(opened.store), kind, level, len(manifest), seed=0)
+            rows += _evaluate(opened, args, opened.model, manifest, {**stamp, "level": level}, task)
+            bar.advance()
+    return rows
+
+
+KINDS = ("pca", *PERTURBATIONS)
+
+
+def main(argv: list[str]) -> dict[str, Any]:
+    """Choose the stress, run it, show the table."""
+    kind = first_positional(argv)
+    if kind == "nuisance":
+        return nuisance.main(argv[1:])
+    if kind not in KINDS:
+        if argv and argv[0] in ("-h", "--help"):
+            say(f"lrc stress {'|'.join(KINDS)} RUN, or lrc stress nuisance: --help after the word tells more")
+            return {}
+        raise BadInput(f"say lrc stress followed by one of {', '.join(KINDS)} or nuisance")
+    name = first_positional(argv[1:])
+    default = None
+    if name:
+        planned = load_checkpoint(newest_checkpoint(Path(name))).config.plan
+        default = StressArgs(run=Path(name), plan=planned)
+    args = parse(StressArgs, argv[1:], f"stress {kind}", f"Stress test: {kind}.", default)
+    opened = open_run(args.run, args.data, args.out, args.device)
+    rows = pca(opened, args) if kind == "pca" else disturb(kind, opened, args)
+    opened.write(rows)
+    tested = [r for r in rows if r["kind"] == "stress"]
+    summaries = {
+        level: summarize(r for r in tested if r["level"] == level)
+        for level in dict.fromkeys(r["level"] for r in tested)
+    }
+    lines = [
+        [f"{level:g}", f"{100 * s.rate:.1f}%", f"{100 * s.low:.1f} to {100 * s.high:.1f}", str(s.pairs)]
+        for level, s in summaries.items()
+    ]
+    table(f"stress: {kind}", ["level", "success", "95% interval", "episodes"], lines)
+    return {
+        "run": str(args.run),
+        "stress": kind,
+        "levels": {f"{k:g}": dataclasses.asdict(s) for k, s in summaries.items()},
+    }

@@ -1,0 +1,93 @@
+"""Frozen features, computed once and kept beside the frames.
+
+    STORE/features/KEY.npy    float16 (rows, L, W), one row per frame
+    STORE/features/KEY.json   which backbone, of which data
+
+They are no column of the store: its hash, and with it every manifest, stays what it was.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lrc_jepa.data.store import Store
+from lrc_jepa.errors import BadInput
+from lrc_jepa.files import PARTIAL, read_json, sync_path, write_json
+from lrc_jepa.protocols import Featured
+
+Array = NDArray[Any]
+
+
+def _path(store: Store, key: str) -> Path:
+    return store.path / "features" / f"{key}.npy"
+
+
+@torch.inference_mode()
+def write_features(
+    store: Store,
+    model: Featured,
+    device: torch.device,
+    batch: int = 64,
+    watch: Callable[[int], None] = lambda done: None,
+) -> Path:
+    """Compute the model's frozen features of every frame; the file appears when it is whole."""
+    shape = model.feature_shape()
+    if shape is None:
+        raise BadInput("this model's encoder is trained: it has no features that stay the same")
+    path = _path(store, model.feature_key())
+    path.parent.mkdir(exist_ok=True)
+    rows = len(store.pixels)
+    aside = path.with_name(f"{path.name}.{os.getpid()}{PARTIAL}")
+    try:
+        column = np.lib.format.open_memmap(aside, "w+", np.float16, (rows, *shape))
+        for begin in range(0, rows, batch):
+            frames = torch.from_numpy(np.array(store.pixels[begin : begin + batch])).permute(0, 3, 1, 2)
+            column[begin : begin + batch] = model.features(frames.to(device)).half().cpu().numpy()
+            watch(min(begin + batch, rows))
+        column.flush()
+        del column
+        sync_path(aside)
+        described = {
+            "data": store.digest(),
+            "shape": [rows, *shape],
+            "backbone": getattr(model, "backbone", ""),
+        }
+        write_json(path.with_suffix(".json"), described)
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+    return path
+
+
+def find_features(store: Store, model: Any) -> Array | None:
+    """The stored features that this model can be trained from, or None."""
+    if not isinstance(model, Featured) or (shape := model.feature_shape()) is None:
+        return None
+    path = _path(store, model.feature_key())
+    if not path.is_file():
+        return None
+    described = read_json(path.with_suffix(".json"), f"the features of {store.path}")
+    if described.get("data") != store.digest():
+        raise BadInput(f"{path} was computed from other frames than {store.path} now holds; remove it")
+    column: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+    if column.shape != (len(store.pixels), *shape):
+        raise BadInput(f"{path} has the shape {column.shape}, not {(len(store.pixels), *shape)}; remove it")
+    return column
+
+
+def clip_columns(store: Store, model: Any, proprio: str, proprio_dim: int) -> dict[str, Array]:
+    """What clips hold beside frames and actions: proprioception, and features where they are stored."""
+    columns: dict[str, Array] = {}
+    if proprio:
+        if proprio not in store.columns or store.columns[proprio].shape[1:] != (proprio_dim,):
+            raise BadInput(f"dataset {store.path} has no column {proprio!r} of width {proprio_dim}")
+        columns["proprio"] = store.columns[proprio]
+    found = find_features(store, model)
+    return columns if found is None else {**columns, "features": found}

@@ -1,0 +1,125 @@
+"""Importers: other people's datasets -> a store, streaming and resumable.
+
+A format is one module with `sniff(path)` and `open_source(path, camera)`, and one line in `FORMATS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lrc_jepa.data.importers import bridge, dinowm, folders, hdf5, lance, lerobot, minari, replay
+from lrc_jepa.data.importers.base import Source
+from lrc_jepa.data.importers.convert import Conversion
+from lrc_jepa.data.streaming import StreamWriter, check_target, work_folder
+from lrc_jepa.errors import BadInput
+
+SIZES = (8, 1024)
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format that can be imported."""
+
+    description: str
+    extra: str  # the extra to install; empty: none is needed
+    sniff: Callable[[Path], bool]
+    open_source: Callable[[Path, str | None], Source]
+
+
+# In the order in which they are tried: the surest signs first, plain folders last.
+FORMATS: dict[str, Format] = {
+    "lerobot": Format(
+        "LeRobot v2.0, v2.1 and v3.0 (also Bridge-v2's port)", "lerobot", lerobot.sniff, lerobot.open_source
+    ),
+    "minari": Format("a Minari dataset with image observations", "", minari.sniff, minari.open_source),
+    "swm-hdf5": Format("stable-worldmodel's HDF5 file", "", hdf5.sniff, hdf5.open_source),
+    "lance": Format("stable-worldmodel's Lance table", "lance", lance.sniff, lance.open_source),
+    "dino-wm": Format("DINO-WM's Push-T folder", "", dinowm.sniff, dinowm.open_source),
+    "zarr": Format("diffusion policy's zarr replay buffer", "zarr", replay.sniff, replay.open_source),
+    "videos": Format(
+        "a folder of videos with CSV or NPZ actions", "", folders.sniff_videos, folders.open_videos
+    ),
+    "bridge-raw": Format("Bridge-v2's raw trajectories", "", bridge.sniff, bridge.open_source),
+    "images": Format(
+        "a folder of images with CSV or NPZ actions", "", folders.sniff_images, folders.open_images
+    ),
+}
+
+
+def detect(source: Path) -> str:
+    """Name of the format that `source` looks like."""
+    if (source / "meta.json").is_file() and (source / "index.npz").is_file():
+        raise BadInput(f"{source} is already a dataset of this library")
+    for name, known in FORMATS.items():
+        if known.sniff(source):
+            return name
+    if source.suffix in (".zst", ".gz", ".tar", ".zip", ".xz", ".bz2"):
+        raise BadInput(f"{source} is packed; unpack it first")
+    raise BadInput(f"{source} is in none of the known formats: {', '.join(FORMATS)}")
+
+
+def _check(source: Path, out: Path, format: str, size: int, stride: int, episodes: int | None) -> None:
+    if format != "auto" and format not in FORMATS:
+        raise BadInput(f"unknown format {format!r}; there is auto, {', '.join(FORMATS)}")
+    if not SIZES[0] <= size <= SIZES[1]:
+        raise BadInput(f"frames of {size} pixels are not supported; choose {SIZES[0]} to {SIZES[1]}")
+    if stride < 1:
+        raise BadInput(f"the stride must be at least 1, not {stride}")
+    if episodes is not None and episodes < 1:
+        raise BadInput(f"import at least 1 episode, not {episodes}")
+    if not out.name:
+        raise BadInput(f"{out} cannot be replaced by a dataset; name a folder")
+    if not source.exists():
+        raise BadInput(f"there is nothing at {source}")
+    for target in (out, work_folder(out)):
+        if source.resolve().is_relative_to(target.resolve()):
+            raise BadInput(f"{target} would replace the source {source}; choose another folder")
+
+
+def import_dataset(
+    source: Path,
+    out: Path,
+    *,
+    format: str = "auto",
+    camera: str | None = None,
+    size: int,
+    stride: int = 1,
+    overwrite: bool = False,
+    resume: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    episodes: int | None = None,
+    skip_damaged: bool = False,
+) -> None:
+    """Import a dataset into a new store at `out`, with square frames of `size` pixels.
+
+    Of `stride` frames one is kept, and the actions between are joined into one. `progress` gets the
+    number of source frames done and in all. An interrupted import leaves its work in `<out>.partial`;
+    with `resume` the next one goes on from there, otherwise it starts again. `episodes` imports only
+    the first few; with `skip_damaged` episodes that cannot be read are left out and listed in the
+    store's `meta.json` instead of ending the import.
+    """
+    source, out = Path(source), Path(out)
+    try:
+        _check(source, out, format, size, stride, episodes)
+        check_target(out, overwrite=overwrite)
+        name = detect(source) if format == "auto" else format
+        with FORMATS[name].open_source(source, camera) as opened:
+            opened.info = {"format": name, **opened.info}
+            run = Conversion(opened, size=size, stride=stride, episodes=episodes, progress=progress)
+            run.check_space(out)
+            request = {**run.request(), "source": source.name}
+            with StreamWriter(out, request, overwrite=overwrite, resume=resume) as writer:
+                _convert(run, writer, skip_damaged)
+                writer.meta = run.meta(source.name, writer.skipped)
+    except (OSError, MemoryError) as error:  # those of the source's own files are told by their reader
+        raise BadInput(f"the import into {out} failed ({error})") from None
+
+
+def _convert(run: Conversion, writer: StreamWriter, skip_damaged: bool) -> None:
+    try:
+        run.run(writer, skip_damaged=skip_damaged)
+    except BadInput as error:
+        kept = f"; {writer.kept} episodes are kept for --resume" if writer.kept else ""
+        raise BadInput(f"{error}{kept}") from None

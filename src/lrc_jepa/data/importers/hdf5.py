@@ -1,0 +1,268 @@
+"""HDF5 files: the guards around them, and stable-worldmodel's flat layout.
+
+stable-worldmodel keeps every column as (rows, ...) at the top of the file, episodes back to back, with
+`ep_len` and `ep_offset`. Two writers exist, one with chunks of 100 frames packed by Blosc and one with
+a chunk per frame; both are read in whole slices along the chunks, because HDF5 is many times slower on
+strides and lists of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import hdf5plugin  # noqa: F401 (registers Blosc and the other filters)
+import numpy as np
+from numpy.typing import NDArray
+
+from lrc_jepa.data.importers.base import (
+    BOOKKEEPING,
+    WIDEST,
+    Source,
+    checked_lengths,
+    choose_camera,
+    numeric,
+    reading,
+)
+from lrc_jepa.data.importers.blosc import HEADER, check_chunk
+from lrc_jepa.data.importers.images import converter, is_image
+from lrc_jepa.errors import BadInput
+
+Array = NDArray[Any]
+CACHE_BYTES = 256 << 20
+BLOCK_BYTES = 32 << 20
+SUFFIXES = frozenset({".h5", ".hdf5"})
+MOST_CHUNK_BYTES = 1 << 31
+BLOSC = 32001
+# deflate, shuffle, fletcher32, LZF, Blosc, LZ4, Zstandard
+SAFE_FILTERS = frozenset({1, 2, 3, 32000, BLOSC, 32004, 32015})
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
+
+def is_hdf5(path: Path) -> bool:
+    """Whether a file begins like HDF5."""
+    try:
+        with path.open("rb") as handle:
+            return handle.read(len(SIGNATURE)) == SIGNATURE
+    except OSError:
+        return False
+
+
+def open_file(path: Path, what: str) -> h5py.File:
+    """Open for reading."""
+    with reading(what):
+        return h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES)
+
+
+def members(group: h5py.Group, what: str) -> dict[str, h5py.Dataset | h5py.Group]:
+    """What lies in a group; links that lead elsewhere are refused."""
+    found: dict[str, h5py.Dataset | h5py.Group] = {}
+    with reading(what):
+        for name in group:
+            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                raise BadInput(f"{what}: {name[:80]} is a link, which is not followed")
+            item = group[name]
+            if isinstance(item, (h5py.Dataset, h5py.Group)):
+                found[name] = item
+    return found
+
+
+def check_dataset(dataset: h5py.Dataset, size: int, what: str) -> h5py.Dataset:
+    """Refuse a column whose bytes are not in this file of `size` bytes, whatever its header claims."""
+    with reading(what):
+        if dataset.is_virtual or dataset.external:
+            raise BadInput(f"{what} keeps its values in another file, which is not read")
+        if dataset.shape is None or dataset.ndim == 0:
+            raise BadInput(f"{what} has no rows")
+        if dataset.chunks is not None:
+            expected = math.prod(
+                -(-side // chunk) for side, chunk in zip(dataset.shape, dataset.chunks, strict=True)
+            )
+            if expected > size or dataset.id.get_num_chunks() < expected:
+                raise BadInput(f"{what} claims {dataset.shape[0]} rows but stores fewer")
+            _check_filters(dataset, size, what)
+        elif dataset.size and (dataset.id.get_storage_size() == 0 or dataset.id.get_storage_size() > size):
+            raise BadInput(f"{what} claims {dataset.shape[0]} rows but stores fewer")
+    return dataset
+
+
+def _check_filters(dataset: h5py.Dataset, size: int, what: str) -> None:
+    """Refuse filters that are not known to be careful, and Blosc chunks whose sizes lie."""
+    properties = dataset.id.get_create_plist()
+    filters = [properties.get_filter(i)[0] for i in range(properties.get_nfilters())]
+    unknown = [code for code in filters if code not in SAFE_FILTERS]
+    expected = math.prod(dataset.chunks) * dataset.dtype.itemsize
+    if unknown or BLOSC in filters[:-1] or expected > MOST_CHUNK_BYTES:
+        raise BadInput(f"{what} is packed in a way that is not read")
+    if BLOSC not in filters:
+        return
+    chunks: list[Any] = []
+    dataset.id.chunk_iter(chunks.append)
+    with Path(dataset.file.filename).open("rb") as handle:
+        for chunk in chunks:
+            unpacked = chunk.filter_mask >> filters.index(BLOSC) & 1  # it would not have shrunk
+            if chunk.byte_offset + chunk.size > size or (unpacked and chunk.size != expected):
+                raise BadInput(f"{what} holds a damaged chunk")
+            if unpacked:
+                continue
+            handle.seek(chunk.byte_offset)
+            check_chunk(handle.read(HEADER), chunk.size, expected, what)
+
+
+def row_blocks(dataset: Any, start: int, stop: int, chunk: int, what: str) -> Iterator[Array]:
+    """Rows start..stop in slices that end where chunks end, so that each chunk is unpacked once."""
+    row_bytes = max(1, math.prod(dataset.shape[1:]) * dataset.dtype.itemsize)
+    step = chunk if chunk > 1 else max(1, min(64, BLOCK_BYTES // row_bytes))
+    while start < stop:
+        end = min(stop, (start // step + 1) * step)
+        with reading(what):
+            block = np.asarray(dataset[start:end])
+            if len(block) != end - start:
+                raise ValueError("rows are missing")
+        yield block
+        start = end
+
+
+class SwmHdf5(Source):
+    """stable-worldmodel's single file."""
+
+    def __init__(self, path: Path, camera: str | None) -> None:
+        self.what = path.name
+        self.file = open_file(path, self.what)
+        try:
+            self._open(path.stat().st_size, camera)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, size: int, camera: str | None) -> None:
+        found = {n: d for n, d in members(self.file, self.what).items() if isinstance(d, h5py.Dataset)}
+        for name in ("ep_len", "ep_offset", "action"):
+            if name not in found:
+                raise BadInput(f"{self.what} has no {name}, which stable-worldmodel's layout needs")
+        index = {}
+        for name in ("ep_len", "ep_offset"):
+            dataset = check_dataset(found[name], size, f"{self.what}: {name}")
+            with reading(f"{self.what}: {name}"):
+                index[name] = dataset[:]
+        self.lengths = checked_lengths(index["ep_len"], self.what)
+        self.rows = len(check_dataset(found["action"], size, f"{self.what}: action"))
+        self.offsets = self._offsets(index["ep_offset"])
+        self._check_rows(found, size)
+        images = {n for n, d in found.items() if d.shape and is_image(d.shape[1:], d.dtype)}
+        self.camera = choose_camera(images, camera, self.what)
+        self.pixels = self._column(found[self.camera], size, self.camera)
+        self.quantities, left_out = {}, []
+        for name, dataset in found.items():
+            if name in BOOKKEEPING or name == self.camera:
+                continue
+            narrow = bool(dataset.shape) and math.prod(dataset.shape[1:]) <= WIDEST
+            if narrow and name not in images and dataset.dtype.kind in "biuf":
+                self.quantities[name] = self._column(dataset, size, name)
+            else:
+                left_out.append(name)
+        self.convert = converter(self.pixels.shape[1:], self.pixels.dtype, self._brightest(), self.what)
+        self.info = {"camera": self.camera, "left_out": sorted(left_out)}
+
+    def _offsets(self, values: Array) -> NDArray[np.int64]:
+        if values.ndim != 1 or values.dtype.kind not in "iu" or len(values) != len(self.lengths):
+            raise BadInput(f"{self.what}: ep_offset does not match ep_len")
+        offsets = values.astype(np.int64)
+        wrong = (offsets < 0) | (offsets > self.rows) | (offsets + self.lengths > self.rows)
+        if wrong.any():
+            episode = int(np.argmax(wrong))
+            raise BadInput(f"{self.what}: episode {episode} lies outside the {self.rows} rows of the file")
+        order = np.argsort(offsets)
+        ends = (offsets + self.lengths)[order]
+        if (offsets[order][1:] < ends[:-1]).any():
+            raise BadInput(f"{self.what}: episodes share rows")
+        return offsets
+
+    def _check_rows(self, found: Mapping[str, h5py.Dataset], size: int) -> None:
+        """Where rows are numbered, the index must agree: one episode's rows count up by one."""
+        inside = np.ones(self.rows, bool)  # rows whose next row belongs to the same episode
+        covered = np.zeros(self.rows, bool)
+        for start, length in zip(self.offsets, self.lengths, strict=True):
+            covered[start : start + length] = True
+        inside &= covered
+        inside[self.offsets + self.lengths - 1] = False
+        for name, step in (("ep_idx", 0), ("episode_idx", 0), ("step_idx", 1)):
+            if name not in found or found[name].dtype.kind not in "iu" or found[name].ndim != 1:
+                continue
+            dataset = self._column(found[name], size, name)
+            with reading(f"{self.what}: {name}"):
+                values = dataset[:].astype(np.int64)
+            wrong = np.flatnonzero(inside[:-1] & (np.diff(values) != step))
+            if len(wrong):
+                episode = int(
+                    np.argmax((self.offsets <= wrong[0]) & (wrong[0] < self.offsets + self.lengths))
+                )
+                raise BadInput(f"{self.what}: {name} does not agree with ep_len in episode {episode}")
+
+    def _column(self, dataset: h5py.Dataset, size: int, name: str) -> h5py.Dataset:
+        check_dataset(dataset, size, f"{self.what}: {name}")
+        if len(dataset) != self.rows:
+            raise BadInput(f"{self.what}: {name} has {len(dataset)} rows, but action has {self.rows}")
+        return dataset
+
+    def _brightest(self) -> float:
+        if self.pixels.dtype.kind == "u":
+            return 255.0
+        with reading(self.what):
+            return float(np.max(self.pixels[: min(64, self.rows)]))
+
+    def frames(self, episode: int) -> Iterator[NDArray[np.uint8]]:
+        """Every frame, read along the chunks."""
+        start = int(self.offsets[episode])
+        chunk = self.pixels.chunks[0] if self.pixels.chunks else 1
+        stop = start + int(self.lengths[episode])
+        for block in row_blocks(self.pixels, start, stop, chunk, f"{self.what}: {self.camera}"):
+            yield from map(self.convert, block)
+
+    def columns(self, episode: int) -> Mapping[str, Array]:
+        """The numeric columns."""
+        start = int(self.offsets[episode])
+        found: dict[str, Array] = {}
+        for name, dataset in self.quantities.items():
+            with reading(f"{self.what}: {name}"):
+                values = numeric(dataset[start : start + int(self.lengths[episode])])
+            if values is not None:
+                found["timestamp" if name == "time" else name] = values
+        return found
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+
+def sniff(path: Path) -> bool:
+    """Whether this is a flat file with an episode index, or a folder with one such file."""
+    file = the_file(path)
+    if file is None:
+        return False
+    try:
+        with reading(file.name), h5py.File(file, "r") as opened:
+            return "ep_len" in opened and "ep_offset" in opened
+    except BadInput:  # so damaged that only its name is left: opening it will say what is wrong
+        return file.suffix in SUFFIXES
+
+
+def the_file(path: Path) -> Path | None:
+    """The HDF5 file meant: the path itself, or the only one in the folder."""
+    if path.is_file():
+        return path if path.suffix in SUFFIXES or is_hdf5(path) else None
+    if path.is_dir():
+        inside = [file for file in sorted(path.iterdir()) if file.suffix in SUFFIXES and file.is_file()]
+        return inside[0] if len(inside) == 1 else None
+    return None
+
+
+def open_source(path: Path, camera: str | None) -> Source:
+    """Open stable-worldmodel's HDF5 layout."""
+    file = the_file(path)
+    if file is None:
+        raise BadInput(f"{path} is not an HDF5 file, nor a folder with exactly one")
+    return SwmHdf5(file, camera)

@@ -1,0 +1,182 @@
+"""Minari datasets, read from their HDF5 file alone.
+
+The minari package is not used: it may build an environment named in the metadata only to learn the
+shapes of its spaces. An episode with T actions has T + 1 observations; the last row's action is filled
+with zeros and never read. Images are stored raw or as one JPEG per frame.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from lrc_jepa.data.importers.base import Source, checked_lengths, choose_camera, numeric, reading
+from lrc_jepa.data.importers.hdf5 import check_dataset, members, open_file, row_blocks
+from lrc_jepa.data.importers.images import converter, decode_image, is_image
+from lrc_jepa.errors import BadInput
+from lrc_jepa.files import read_json
+
+Array = NDArray[Any]
+MAIN = "main_data.hdf5"
+DEEPEST = 8  # levels of nested spaces
+
+
+def _flat(group: h5py.Group, prefix: str, what: str, depth: int = 0) -> dict[str, h5py.Dataset]:
+    """Every dataset below a group, named by its path."""
+    if depth > DEEPEST:
+        raise BadInput(f"{what}: groups are nested too deeply")
+    found: dict[str, h5py.Dataset] = {}
+    for name, item in members(group, what).items():
+        if isinstance(item, h5py.Group):
+            found |= _flat(item, f"{prefix}{name}/", what, depth + 1)
+        else:
+            found[prefix + name] = item
+    return found
+
+
+def _is_jpeg(dataset: h5py.Dataset) -> bool:
+    """Whether rows are encoded pictures: variable-length bytes, or equally long ones."""
+    if h5py.check_vlen_dtype(dataset.dtype) == np.uint8 and dataset.ndim == 1:
+        return True
+    if dataset.dtype != np.uint8 or dataset.ndim != 2 or len(dataset) == 0 or dataset.shape[1] < 4:
+        return False
+    return bytes(dataset[0, :3]) == b"\xff\xd8\xff"
+
+
+class Minari(Source):
+    """A `data` folder with main_data.hdf5 and metadata.json."""
+
+    def __init__(self, folder: Path, camera: str | None) -> None:
+        self.what = f"Minari dataset {folder.name if folder.name != 'data' else folder.parent.name}"
+        metadata = read_json(folder / "metadata.json", self.what)
+        if metadata.get("data_format", "hdf5") != "hdf5":
+            raise BadInput(f"{self.what} is stored as {str(metadata['data_format'])[:40]}, not as HDF5")
+        path = folder / MAIN
+        self.file = open_file(path, self.what)
+        self.size = path.stat().st_size
+        try:
+            self._open(metadata, camera)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, metadata: dict[str, Any], camera: str | None) -> None:
+        groups = {n: g for n, g in members(self.file, self.what).items() if isinstance(g, h5py.Group)}
+        wanted = [f"episode_{i}" for i in range(len(groups))]
+        if not groups or set(wanted) != set(groups):
+            raise BadInput(f"{self.what}: the episodes are not numbered from 0 on without a gap")
+        claimed = metadata.get("total_episodes", len(groups))
+        if claimed != len(groups):
+            raise BadInput(f"{self.what} has {len(groups)} episodes, but its metadata says {claimed}")
+        self.episodes = [groups[name] for name in wanted]
+        first = self._episode(0)
+        with reading(self.what):
+            cameras = [n for n, d in first.items() if n.startswith("observations") and self._pictures(d)]
+        self.camera = choose_camera(cameras, camera, self.what)
+        self.jpeg = _is_jpeg(first[self.camera])
+        lengths = []
+        for number in range(len(self.episodes)):
+            lengths.append(len(self._dataset(self._episode(number), number, self.camera)))
+        self.lengths = checked_lengths(np.asarray(lengths), self.what)
+        self.info = {"camera": self.camera, "dataset": str(metadata.get("dataset_id", ""))[:200]}
+        self.info |= _bounds(metadata)
+
+    def _pictures(self, dataset: h5py.Dataset) -> bool:
+        return bool(dataset.shape) and (is_image(dataset.shape[1:], dataset.dtype) or _is_jpeg(dataset))
+
+    def _episode(self, number: int) -> dict[str, h5py.Dataset]:
+        return _flat(self.episodes[number], "", f"{self.what}, episode {number}")
+
+    def _dataset(self, found: Mapping[str, h5py.Dataset], number: int, name: str) -> h5py.Dataset:
+        what = f"{self.what}, episode {number}: {name}"
+        if name not in found:
+            raise BadInput(f"{what} is missing")
+        return check_dataset(found[name], self.size, what)
+
+    def frames(self, episode: int) -> Iterator[NDArray[np.uint8]]:
+        """Every observed frame, the one after the last action included."""
+        dataset = self._dataset(self._episode(episode), episode, self.camera)
+        what = f"{self.what}, episode {episode}"
+        chunk = dataset.chunks[0] if dataset.chunks else 1
+        if self.jpeg:
+            for block in row_blocks(dataset, 0, len(dataset), chunk, what):
+                for row in block:
+                    yield decode_image(bytes(row), what)
+            return
+        brightest = 255.0
+        if dataset.dtype.kind == "f":
+            with reading(what):
+                brightest = float(np.max(dataset[:64]))
+        convert = converter(dataset.shape[1:], dataset.dtype, brightest, what)
+        for block in row_blocks(dataset, 0, len(dataset), chunk, what):
+            yield from map(convert, block)
+
+    def columns(self, episode: int) -> Mapping[str, Array]:
+        """Actions, and every number that is recorded for each frame."""
+        found = self._episode(episode)
+        length = int(self.lengths[episode])
+        columns: dict[str, Array] = {"action": self._actions(found, episode)}
+        for name in sorted(found):
+            if not name.startswith(("observations", "infos")) or name == self.camera:
+                continue
+            dataset = found[name]
+            if not dataset.shape or self._pictures(dataset) or dataset.dtype.kind not in "biuf":
+                continue
+            check_dataset(dataset, self.size, f"{self.what}, episode {episode}: {name}")
+            if len(dataset) == length and dataset[:1].size <= 1024:
+                with reading(f"{self.what}, episode {episode}: {name}"):
+                    columns[name] = dataset[:]
+        return columns
+
+    def _actions(self, found: Mapping[str, h5py.Dataset], episode: int) -> Array:
+        parts = []
+        for name in sorted(n for n in found if n == "actions" or n.startswith("actions/")):
+            dataset = self._dataset(found, episode, name)
+            with reading(f"{self.what}, episode {episode}: {name}"):
+                values = numeric(dataset[:])
+            if values is None:
+                raise BadInput(f"{self.what}, episode {episode}: {name} does not hold numbers")
+            parts.append(values.reshape(len(values), -1))
+        if not parts or len({len(part) for part in parts}) != 1:
+            raise BadInput(f"{self.what}, episode {episode}: the actions are missing or uneven")
+        return np.concatenate(parts, axis=1)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+
+def _bounds(metadata: dict[str, Any]) -> dict[str, list[float]]:
+    """The action space's bounds, where it is a box that says them."""
+    try:
+        space = json.loads(metadata["action_space"])
+        low, high = (np.asarray(space[name], np.float64).ravel() for name in ("low", "high"))
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return {}
+    if len(low) != len(high) or not np.isfinite([low, high]).all():
+        return {}
+    return {"action_low": low.tolist(), "action_high": high.tolist()}
+
+
+def _folder(path: Path) -> Path | None:
+    candidates = (path, path / "data", path.parent if path.name == MAIN else path)
+    return next((c for c in candidates if (c / MAIN).is_file()), None)
+
+
+def sniff(path: Path) -> bool:
+    """Whether this is a Minari dataset's folder or its `data` folder."""
+    return _folder(path) is not None
+
+
+def open_source(path: Path, camera: str | None) -> Source:
+    """Open a Minari dataset."""
+    folder = _folder(path)
+    if folder is None:
+        raise BadInput(f"{path} has no data/{MAIN}, which a Minari dataset needs")
+    return Minari(folder, camera)

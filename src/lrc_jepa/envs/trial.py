@@ -1,0 +1,48 @@
+"""Trials of a world itself: does its expert succeed, and does a stored episode replay?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lrc_jepa.data.store import Store
+from lrc_jepa.envs.appearance import Appearance
+from lrc_jepa.envs.base import World
+from lrc_jepa.protocols import Task
+
+Array = NDArray[Any]
+
+
+def run_expert(
+    world: World, episodes: int, seed: int, steps: int | None = None
+) -> dict[str, NDArray[np.bool_]]:
+    """Send the scripted expert from random starts to random goals.
+
+    Each criterion -> (episodes,), met at any step, as a planner's success is counted.
+    """
+    rngs = [np.random.default_rng([seed, episode]) for episode in range(episodes)]
+    starts, goals = (np.stack(states) for states in zip(*map(world.pair, rngs), strict=True))
+    task = world.make(Appearance())
+    task.reset_to(starts, np.zeros((episodes, 0), np.float32))
+    task.set_goal(goals)
+    expert = world.expert(goals)
+    met = {name: np.asarray(now) for name, now in task.success().items()}
+    for _ in range(steps or world.expert_steps):
+        task.step(expert.act(task.state()))
+        met = {name: met[name] | now for name, now in task.success().items()}
+    return met
+
+
+def replay(task: Task, store: Store, rows: Array, steps: int) -> tuple[Array, Array]:
+    """Put the task into the states of `rows` (n,) and repeat the stored actions.
+
+    Returns the frames drawn at the start (n,h,w,3) and the states reached (n,s).
+    """
+    episodes = np.searchsorted(store.ep_offset, rows, side="right") - 1
+    task.reset_to(store.columns["state"][rows], store.appearance(episodes))
+    frames = task.render(store.image_size)
+    for step in range(steps):
+        task.step(store.action[rows + step])
+    return frames, task.state()

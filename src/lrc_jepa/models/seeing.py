@@ -1,0 +1,77 @@
+"""What every model starts with: frames, or stored features in their place, become tokens."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from lrc_jepa.config import EncoderConfig, ModelConfig
+from lrc_jepa.errors import BadInput
+from lrc_jepa.files import digest
+from lrc_jepa.models.backbones import Frozen, load_backbone
+from lrc_jepa.models.impala import Impala
+from lrc_jepa.models.vit import Pixels, VisionTransformer
+from lrc_jepa.types import Clip
+
+
+def build_encoder(config: EncoderConfig, backbone: str) -> VisionTransformer | Impala | Frozen:
+    """Trained from scratch, or frozen where a backbone is named."""
+    if backbone:
+        return load_backbone(backbone, config)
+    return Impala(config) if config.kind == "impala" else VisionTransformer(config)
+
+
+class Seeing(nn.Module):
+    """Pixels and the encoder; where the encoder is frozen, its tokens may come from the store."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.pixels = Pixels(config.encoder.resize)
+        self.encoder = build_encoder(config.encoder, config.backbone)
+        self.pooled = config.encoder.pool == "mean"
+        self._shape = config.encoder
+        if isinstance(self.encoder, Frozen) and config.family in ("lrc", "compact") and not self.pooled:
+            raise BadInput(
+                "a frozen backbone gives patch tokens and no class token: set encoder.pool to mean"
+            )
+
+    @property
+    def backbone(self) -> str:
+        """Name and fingerprint of the frozen encoder; empty where the encoder is trained."""
+        if not isinstance(self.encoder, Frozen):
+            return ""
+        return f"{self.encoder.name} sha256:{self.encoder.fingerprint[:16]}"
+
+    def tokens(self, frames: Tensor) -> Tensor:
+        """(B,T,3,h,w) uint8 -> (B*T, L, width): all frames in one batch, a class token first."""
+        tokens: Tensor = self.encoder(self.pixels(frames.flatten(0, 1)))
+        return tokens
+
+    def clip_tokens(self, clip: Clip) -> Tensor:
+        """Tokens of a clip (B*T, L, width), from stored features where it has them."""
+        if clip.features is None:
+            return self.tokens(clip.frames)
+        return clip.features.flatten(0, 1).to(self.pixels.mean.dtype)
+
+    def pool(self, tokens: Tensor) -> Tensor:
+        """Tokens (n, L, width) -> one vector (n, width)."""
+        return tokens[:, self.encoder.EXTRA :].mean(dim=1) if self.pooled else tokens[:, 0]
+
+    def stores_pooled(self) -> bool:
+        """Whether one vector a frame is all that training needs."""
+        return self.pooled
+
+    def feature_shape(self) -> tuple[int, int] | None:
+        """(L, W) of one frame's features, or None where the encoder is trained."""
+        if not isinstance(self.encoder, Frozen):
+            return None
+        patches = (self._shape.side // self._shape.patch) ** 2
+        return (1 if self.stores_pooled() else patches), self._shape.width
+
+    def feature_key(self) -> str:
+        """The same for the same backbone, frame size and pooling."""
+        return digest([self.backbone, self._shape.side, self.stores_pooled()])
+
+    def features(self, frames: Tensor) -> Tensor:
+        """(n,3,h,w) uint8 -> (n,L,W)."""
+        tokens = self.tokens(frames[:, None])
+        return self.pool(tokens)[:, None] if self.stores_pooled() else tokens

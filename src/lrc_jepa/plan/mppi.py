@@ -1,0 +1,41 @@
+"""Model-predictive path integral control: elites weighted by the exponential of their cost."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lrc_jepa.config import PlanConfig
+from lrc_jepa.errors import BadInput
+from lrc_jepa.plan.search import Box, Cost, Plan, Search, cheapest
+
+
+def mppi(
+    cost: Cost,
+    box: Box,
+    config: PlanConfig,
+    generators: list[torch.Generator],
+    start: Tensor | None = None,
+) -> Plan:
+    """Minimise `cost` over plans (B,H,A) that stay in the box; the final weighted mean is returned.
+
+    Mean and standard deviation are refitted to the elites, an elite of cost c weighing
+    exp(-(c - c_min) / (temperature * (c_max - c_min))) with the least and the largest cost among the
+    elites: the temperature needs no tuning to a model's unit of distance.
+    """
+    if config.temperature <= 0:
+        raise BadInput("MPPI needs a temperature above 0")
+    search = Search(cost, box, config, generators, start)
+    mean, std = search.centre, torch.full_like(search.centre, config.std)
+    unbiased = config.elites / (config.elites - 1)
+    while search.again():
+        plans = box.clamp(torch.addcmul(mean[:, None], std[:, None], search.noise(config.samples)))
+        plans[:, 0] = mean
+        costs = search.score(plans)
+        elites = search.select(plans, costs)
+        _, values = cheapest(plans, costs, config.elites)
+        dearer = (values - values[:, :1]) / (values[:, -1:] - values[:, :1])  # 0 to 1
+        weights = (-dearer.nan_to_num() / config.temperature).softmax(dim=1)[:, :, None, None]
+        mean = box.clamp((weights * elites).sum(dim=1))
+        std = ((weights * (elites - mean[:, None]).square()).sum(dim=1) * unbiased).sqrt()
+    return search.answer(mean)

@@ -1,0 +1,69 @@
+"""The planners by name, and the one entry to all of them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from lrc_jepa.config import PlanConfig
+from lrc_jepa.errors import BadInput
+from lrc_jepa.plan import cem, icem
+from lrc_jepa.plan.gradient import gradient, polished
+from lrc_jepa.plan.mppi import mppi
+from lrc_jepa.plan.search import Box, Cost, Plan
+from lrc_jepa.plan.shooting import shooting
+
+
+class Planner(Protocol):
+    """A pure function of a cost: the same generators give the same plan."""
+
+    def __call__(
+        self,
+        cost: Cost,
+        box: Box,
+        config: PlanConfig,
+        generators: list[torch.Generator],
+        start: Tensor | None = None,
+    ) -> Plan:
+        """Minimise `cost` over plans in the box, around `start` where it is given."""
+
+
+PLANNERS: dict[str, Planner] = {
+    "cem": cem.cem,
+    "icem": icem.icem,
+    "mppi": mppi,
+    "shooting": shooting,
+    "gradient": gradient,
+    "cem+gradient": partial(polished, cem.refine),
+    "icem+gradient": partial(polished, icem.refine),
+}
+
+
+def solve(
+    cost: Cost,
+    box: Box,
+    config: PlanConfig,
+    generators: list[torch.Generator],
+    start: Tensor | None = None,
+) -> Plan:
+    """Plan with the planner that the config names, searching from `start` where it is given."""
+    if config.planner not in PLANNERS:
+        raise BadInput(f"there is no planner {config.planner!r}; there is {', '.join(PLANNERS)}")
+    return PLANNERS[config.planner](cost, box, config, generators, start)
+
+
+def shift(plan: Plan, executed: int) -> Tensor | None:
+    """What the next solve can start from once `executed` blocks are done: plans (B,1+E,H,A), or nothing.
+
+    The plan comes first, then its elites; the last block is repeated in place of those executed.
+    """
+    horizon = plan.actions.shape[1]
+    if executed >= horizon:
+        return None
+    plans = plan.actions[:, None]
+    if plan.elites is not None:
+        plans = torch.cat([plans, plan.elites], dim=1)
+    return torch.cat([plans[:, :, executed:], plans[:, :, -1:].expand(-1, -1, executed, -1)], dim=2)

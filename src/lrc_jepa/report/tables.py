@@ -1,0 +1,51 @@
+"""Tables as HTML, Markdown, LaTeX and CSV from one description."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass, field
+
+LATEX = str.maketrans({"%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "²": "$^2$", "±": r"$\pm$", "–": "--"})
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns and rows of text; the first column names the row."""
+
+    name: str
+    """Short name, used for file names."""
+    columns: list[str]
+    rows: list[list[str]]
+
+    def markdown(self) -> str:
+        """A pipe table."""
+        line = lambda cells: "| " + " | ".join(cells) + " |"  # noqa: E731
+        rule = ["---", *("---:" for _ in self.columns[1:])]
+        return "\n".join([line(self.columns), line(rule), *(line(row) for row in self.rows)]) + "\n"
+
+    def latex(self) -> str:
+        """A booktabs tabular."""
+        body = [
+            " & ".join(cell.translate(LATEX) for cell in row) + r" \\" for row in [self.columns, *self.rows]
+        ]
+        shape = "l" + "r" * (len(self.columns) - 1)
+        head = [rf"\begin{{tabular}}{{{shape}}}", r"\toprule", body[0], r"\midrule"]
+        return "\n".join([*head, *body[1:], r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+    def csv(self) -> str:
+        """Comma-separated values."""
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([self.columns, *self.rows])
+        return text.getvalue()
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the page: what was asked, its tables, figures and pictures."""
+
+    title: str
+    note: str = ""
+    tables: list[Table] = field(default_factory=list)
+    figures: dict[str, str] = field(default_factory=dict)  # short name -> SVG
+    pictures: list[tuple[str, str]] = field(default_factory=list)  # data address, caption

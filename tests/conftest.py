@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from lrc_jepa.data.store import Store
+from lrc_jepa.envs import get_world
+from lrc_jepa.envs.appearance import Appearance
+from lrc_jepa.envs.collect import collect
+from lrc_jepa.recipes import get_recipe
+from lrc_jepa.train.loop import assemble, fit
+
+os.environ.setdefault("MPLBACKEND", "Agg")
+torch.set_num_threads(1)  # tiny tensors: a second thread costs more than it brings
+
+DEBUG = get_recipe("tworoom-lrc-debug")
+
+
+def make_store(
+    path: Path, *, episodes: int = 12, size: int = 32, kind: str = "clean", seed: int = 0
+) -> Store:
+    collect(
+        get_world("tworoom"),
+        path,
+        episodes=episodes,
+        size=size,
+        appearance=Appearance(kind),
+        seed=seed,
+        length=61,
+    )
+    return Store(path)
+
+
+def train_debug(store: Store, run: Path, *, resume: bool = False, **changes) -> Path:
+    train = dataclasses.replace(DEBUG.train, **changes)
+    pieces = assemble(dataclasses.replace(DEBUG, train=train), store, run, torch.device("cpu"))
+    return fit(pieces, resume=resume)
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory) -> Store:
+    return make_store(tmp_path_factory.mktemp("data") / "tworoom")
+
+
+@pytest.fixture(scope="session")
+def varied(tmp_path_factory) -> Store:
+    return make_store(tmp_path_factory.mktemp("data") / "varied", kind="varied")
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory, store) -> Path:
+    """A debug run, trained once, described as the command line does."""
+    from lrc_jepa.commands.train import prepare_run
+
+    path = tmp_path_factory.mktemp("runs") / "debug"
+    prepare_run(path, DEBUG, store.path)
+    train_debug(store, path)
+    return path

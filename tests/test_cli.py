@@ -1,0 +1,194 @@
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from lrc_jepa import cli
+from lrc_jepa.data.store import Store
+from lrc_jepa.recipes import get_recipe, recipe_names
+
+
+def lrc(*argv, capsys):
+    """Run a command in this process -> exit code, standard output, standard error."""
+    old = sys.argv
+    sys.argv = ["lrc", *map(str, argv)]
+    try:
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    finally:
+        sys.argv = old
+    out, err = capsys.readouterr()
+    return ended.value.code, out, err
+
+
+def refused(*argv, capsys, match):
+    code, _, err = lrc(*argv, capsys=capsys)
+    assert code == 2, err
+    assert match in err and "Traceback" not in err
+    assert err.startswith("lrc: ") and err.count("\n") == 1
+
+
+def test_help_names_every_command(capsys):
+    code, out, _ = lrc("--help", capsys=capsys)
+    assert code == 0 and all(name in out for name in cli.COMMANDS)
+
+
+@pytest.mark.parametrize("command", list(cli.COMMANDS))
+def test_every_command_has_help(command, capsys):
+    code, out, err = lrc(command, "--help", capsys=capsys)
+    assert code in (0, None) and len(out + err) > 50
+
+
+def test_dry_run_needs_no_data(capsys):
+    code, out, _ = lrc("train", "bridge-lrc-paper", "--dry-run", "--json", capsys=capsys)
+    found = json.loads(out)
+    assert code == 0 and found["parameters"]["total"] == 21_154_420 and found["steps"] > 100_000
+    assert found["estimate"]["hours"] > 0 and found["estimate"]["memory_gb"] > 1
+
+
+def test_recipes_are_complete_and_strict():
+    assert {"tworoom-lrc-micro", "bridge-lrc-paper"} <= set(recipe_names())
+    for name in recipe_names():
+        assert get_recipe(name).recipe == name
+    bridge = get_recipe("bridge-lrc-paper").train
+    assert (bridge.epochs, bridge.batch_size, bridge.lr) == (20, 192, 5e-4)
+
+
+def test_bad_words_get_one_sentence(capsys, tmp_path):
+    refused("dance", capsys=capsys, match="no command 'dance'")
+    refused("train", "moon-lrc-micro", capsys=capsys, match="no recipe")
+    refused(
+        "train", "tworoom-lrc-micro", "--train.stepz", "3", capsys=capsys, match="did you mean --train.steps"
+    )
+    refused("collect", "moon", capsys=capsys, match="no simulated world")
+    refused(
+        "collect", "tworoom", "--episodes", "1", "--out", tmp_path / "x", capsys=capsys, match="at least 2"
+    )
+    refused(
+        "collect",
+        "tworoom",
+        "--mix",
+        "fly",
+        "1",
+        "--out",
+        tmp_path / "x",
+        capsys=capsys,
+        match="unknown policy",
+    )
+    refused("data", "info", tmp_path / "none", capsys=capsys, match="no dataset")
+    refused("data", "sing", capsys=capsys, match="info, validate, import")
+    refused("plan", tmp_path, capsys=capsys, match="no checkpoint")
+    refused("report", tmp_path, capsys=capsys, match="config.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_training_refuses_bad_data_and_harms_nothing(store, capsys, tmp_path):
+    half = tmp_path / "half"
+    shutil.copytree(store.path, half)
+    (half / "index.npz").unlink()
+    out = ("--out", tmp_path / "run")
+    refused("train", "tworoom-lrc-debug", "--data", half, *out, capsys=capsys, match="index.npz")
+    refused("train", "tworoom-lrc-debug", "--data", tmp_path / "no", *out, capsys=capsys, match="no dataset")
+    refused("train", "cube-lrc-debug", "--data", store.path, *out, capsys=capsys, match="action dimensions")
+    refused(
+        "train", "tworoom-lrc-micro", "--data", store.path, *out, capsys=capsys, match="frames of 32 pixels"
+    )
+    patch = ("--model.encoder.patch", "5")
+    refused(
+        "train",
+        "tworoom-lrc-debug",
+        "--data",
+        store.path,
+        *out,
+        *patch,
+        capsys=capsys,
+        match="does not divide",
+    )
+    assert not (tmp_path / "run").exists()
+
+
+def test_wrong_action_columns_are_refused(store, capsys, tmp_path):
+    bad = tmp_path / "bad"
+    shutil.copytree(store.path, bad)
+    action = np.load(bad / "action.npy")
+    action[5] = np.nan
+    np.save(bad / "action.npy", action)
+    args = ("train", "tworoom-lrc-debug", "--data", bad, "--out", tmp_path / "run")
+    refused(*args, capsys=capsys, match="NaN or infinity")
+    np.save(bad / "action.npy", action[:, :, None])
+    refused(*args, capsys=capsys, match="shape its meta.json says")
+    refused("data", "validate", bad, capsys=capsys, match="action")
+
+
+def test_a_run_is_never_written_over_unasked(store, run, capsys):
+    before = sorted(p.name for p in run.rglob("*"))
+    args = ("train", "tworoom-lrc-debug", "--data", store.path, "--out", run)
+    refused(*args, capsys=capsys, match="--resume")
+    assert sorted(p.name for p in run.rglob("*")) == before
+
+
+def test_a_checkpoint_of_another_world_is_refused(store, run, capsys, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(store.path, other)
+    meta = json.loads((other / "meta.json").read_text())
+    (other / "meta.json").write_text(json.dumps({**meta, "world": "pusht"}))
+    refused("plan", run, "--data", other, capsys=capsys, match="trained in tworoom")
+
+
+def test_the_whole_way_with_json(capsys, tmp_path):
+    data, out = tmp_path / "data", tmp_path / "run"
+    collected = json.loads(
+        lrc("collect", "tworoom", "--episodes", 8, "--size", 32, "--out", data, "--json", capsys=capsys)[1]
+    )
+    assert collected["hash"] == Store(data).digest()
+    described = json.loads(lrc("data", "info", data, "--json", capsys=capsys)[1])
+    assert described["episodes"] == 8 and described["appearance"]["kind"] == "clean"
+    assert lrc("data", "validate", data, capsys=capsys)[0] == 0
+    trained = json.loads(
+        lrc("train", "tworoom-lrc-debug", "--data", data, "--out", out, "--json", capsys=capsys)[1]
+    )
+    assert trained["steps"] == 8
+    planned = json.loads(lrc("plan", out, "--pairs", 5, "--films", 1, "--json", capsys=capsys)[1])
+    assert (
+        planned["actors"]["expert-replay"]["rate"] == 1.0 and planned["actors"]["do-nothing"]["rate"] == 0.0
+    )
+    again = ("plan", out, "--manifest", out / "manifest.json", "--films", 0, "--json")
+    assert (
+        json.loads(lrc(*again, capsys=capsys)[1])["actors"]["lrc"]["rate"] == planned["actors"]["lrc"]["rate"]
+    )
+    reported = json.loads(lrc("report", out, "--out", tmp_path / "page", "--json", capsys=capsys)[1])
+    assert (tmp_path / "page" / "index.html").is_file() and reported["runs"] == [str(out)]
+
+
+def test_a_changed_objective_is_marked(store, capsys, tmp_path):
+    out = tmp_path / "run"
+    args = ("train", "tworoom-lrc-debug", "--data", store.path, "--out", out)
+    assert lrc(*args, "--objective.weights.sigreg", "0.02", capsys=capsys)[0] == 0
+    assert json.loads((out / "config.json").read_text())["config"]["system"] == "lrc*"
+
+
+def test_a_full_disk_is_one_sentence(tmp_path, capsys, monkeypatch):
+    import errno
+
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("lrc_jepa.data.store.Column.append", full)
+    args = ("collect", "tworoom", "--episodes", 4, "--size", 16, "--out", tmp_path / "d")
+    refused(*args, capsys=capsys, match="disk is full")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_module_runs_as_a_program():
+    ran = subprocess.run(
+        [sys.executable, "-m", "lrc_jepa", "--version"], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.strip() == "0.1.0"
+
+
+def test_doctor_is_healthy(capsys):
+    code, out, _ = lrc("doctor", "--json", capsys=capsys)
+    assert code == 0 and json.loads(out)["healthy"]

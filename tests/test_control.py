@@ -1,0 +1,175 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from lrc_jepa.config import PlanConfig
+from lrc_jepa.data.clips import Split
+from lrc_jepa.envs import get_world
+from lrc_jepa.envs.appearance import Appearance
+from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.control import Planner, episode_rows, make_scene, references, run
+from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
+from lrc_jepa.evaluate.openloop import long_clips, open_loop_error
+from lrc_jepa.report.control import latest_control, summarize
+from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
+
+PLAN = PlanConfig(samples=16, iterations=2, elites=4)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(run):
+    return load_checkpoint(newest_checkpoint(run))
+
+
+@pytest.fixture(scope="module")
+def split(store, checkpoint):
+    return Split.by_episode(store, checkpoint.config.clip)
+
+
+@pytest.fixture(scope="module")
+def manifest(store, split, checkpoint):
+    return draw_manifest(store, split, checkpoint.config.clip, PLAN, 20)
+
+
+def test_pairs_are_held_out_distinct_and_exactly_one_offset_apart(store, split, manifest):
+    assert sum(not t for t in manifest.trivial) == 20
+    assert set(manifest.episodes) <= set(split.heldout.tolist())
+    assert len(set(zip(manifest.episodes, manifest.starts, strict=True))) == len(manifest)
+    assert (manifest.goal_rows(store) - manifest.start_rows(store) == 25).all()
+    last = store.ep_offset[manifest.episodes] + store.ep_len[manifest.episodes] - 1
+    assert (manifest.goal_rows(store) <= last).all()
+    assert min(manifest.starts) >= 10  # room for a history of three
+
+
+def test_trivial_pairs_are_the_ones_already_solved(store, manifest):
+    state = store.columns["state"]
+    distance = np.linalg.norm(state[manifest.start_rows(store)] - state[manifest.goal_rows(store)], axis=1)
+    assert manifest.trivial == (distance < 16).tolist()
+
+
+def test_a_manifest_survives_the_disk_and_refuses_other_data(store, split, varied, manifest, tmp_path):
+    manifest.save(tmp_path / "m.json")
+    again = Manifest.load(tmp_path / "m.json")
+    assert again == manifest and again.digest() == manifest.digest()
+    again.check(store, split)
+    with pytest.raises(BadInput, match="another dataset"):
+        again.check(varied, split)
+    with pytest.raises(BadInput, match="trained on"):
+        again.check(store, Split(train=split.heldout, heldout=split.train))
+    (tmp_path / "m.json").write_text("{}")
+    with pytest.raises(BadInput, match="not a manifest"):
+        Manifest.load(tmp_path / "m.json")
+
+
+def test_references_behave_as_named(store, manifest):
+    actors = references(store, manifest, PLAN, 5)
+    results = {name: run(actor, store, manifest, PLAN, 5, 32) for name, actor in actors.items()}
+    hard = ~np.asarray(manifest.trivial)
+    own = "reach-16px.v1"
+    assert not results["do-nothing"].success[own][hard].any()
+    assert np.allclose(results["do-nothing"].final_distance, results["do-nothing"].start_distance)
+    # Replaying the recorded actions from the recorded state ends exactly at the recorded goal.
+    assert results["expert-replay"].success[own].all()
+    assert results["expert-replay"].final_distance.max() < 1e-3
+    assert (results["expert-replay"].first_step[hard] > 0).all()
+    assert (results["random"].final_distance != results["do-nothing"].final_distance).all()
+
+
+def test_start_and_goal_are_what_was_recorded(store, manifest):
+    task = get_world("tworoom").make(Appearance(**store.meta["appearance"]))
+    scene = make_scene(store, manifest, task, 32, 5, history=3)
+    start, goal = manifest.start_rows(store), manifest.goal_rows(store)
+    for k, rows in enumerate((start - 10, start - 5, start)):
+        stored = torch.from_numpy(store.pixels[rows]).permute(0, 3, 1, 2)
+        assert float((scene.frames[:, k].float() - stored.float()).abs().mean()) < 1
+    assert (
+        float(
+            (scene.goal.float() - torch.from_numpy(store.pixels[goal]).permute(0, 3, 1, 2).float())
+            .abs()
+            .mean()
+        )
+        < 1
+    )
+    assert np.array_equal(scene.blocks[0, 0], store.action[start[0] - 10 : start[0] - 5].ravel())
+    assert np.allclose(task.state(), store.columns["state"][start])
+
+
+def result(checkpoint, store, manifest, pairs, **changes):
+    chosen = dataclasses.replace(
+        manifest,
+        episodes=[manifest.episodes[p] for p in pairs],
+        starts=[manifest.starts[p] for p in pairs],
+        trivial=[manifest.trivial[p] for p in pairs],
+    )
+    config = dataclasses.replace(PLAN, **changes)
+    planner = Planner(checkpoint.model, checkpoint.deployment, config, pairs)
+    rollouts = run(planner, store, chosen, config, 5, 32)
+    return planner, rollouts, chosen
+
+
+def test_an_episode_does_not_depend_on_its_batch(store, manifest, checkpoint):
+    alone, _, _ = result(checkpoint, store, manifest, [3])
+    among, _, _ = result(checkpoint, store, manifest, [5, 3, 0, 8])
+    for a, b in zip(alone.solved, among.solved, strict=True):
+        assert torch.allclose(a.plan.actions[0], b.plan.actions[1], atol=1e-3)
+
+
+def test_two_evaluations_are_identical(store, manifest, checkpoint):
+    first, second = (result(checkpoint, store, manifest, [1, 2, 3])[1] for _ in range(2))
+    assert np.array_equal(first.final_distance, second.final_distance)
+
+
+def test_one_and_three_frame_starts(store, manifest, checkpoint):
+    for history in (1, 3):
+        planner, rollouts, _ = result(checkpoint, store, manifest, [0, 1], history=history)
+        assert len(planner.solved) == 2 and np.isfinite(rollouts.final_distance).all()
+
+
+def test_u_never_reaches_the_plan(store, manifest, run):
+    plans = []
+    for disturb in (False, True):
+        checkpoint = load_checkpoint(newest_checkpoint(run))
+        if disturb:
+            for parameter in [*checkpoint.model.context.parameters(), *checkpoint.model.decoder.parameters()]:
+                torch.nn.init.normal_(parameter)
+        plans.append(result(checkpoint, store, manifest, [0, 1])[0].solved[0].plan.actions)
+    assert torch.equal(*plans)
+
+
+def test_the_planner_is_not_told_the_state(store, manifest, checkpoint):
+    """Same images, another true goal: the same plan."""
+    planner, _, chosen = result(checkpoint, store, manifest, [0, 1])
+    task = get_world("tworoom").make(Appearance())
+    scene = make_scene(store, chosen, task, 32, 5, history=1)
+    again = Planner(checkpoint.model, checkpoint.deployment, PLAN, [0, 1])
+    again.begin(scene)
+    assert torch.equal(again.controller.solve().plan.actions, planner.solved[0].plan.actions)
+
+
+def test_rows_summarise_without_trivial_pairs(store, manifest, checkpoint):
+    planner, rollouts, chosen = result(checkpoint, store, manifest, list(range(len(manifest))))
+    rows = episode_rows("lrc", rollouts, chosen, {"evaluation": "a"}, planner)
+    summary = summarize(rows)
+    assert summary.pairs == 20 and summary.trivial == len(manifest) - 20
+    hard = [r for r in rows if not r["trivial"]]
+    assert summary.successes == sum(r["success"]["reach-16px.v1"] for r in hard)
+    assert summary.low <= summary.rate <= summary.high
+    assert {"imagined_cost", "reached_cost", "imagination_gap", "seconds_per_solve"} <= set(rows[0])
+    newer = [{**r, "evaluation": "b"} for r in rows[:3]]
+    assert len(latest_control([*rows, *newer])["lrc"]) == 3
+
+
+def test_open_loop_error_against_a_loop(store, split, checkpoint):
+    deployment = checkpoint.deployment
+    clips = long_clips(store, split.heldout, deployment.spec, deployment.normalizer, 4)
+    rows = open_loop_error(checkpoint.model, clips, 8)
+    assert [r["steps_ahead"] for r in rows] == [1, 2, 3, 4]
+    ids = np.sort(np.random.default_rng(0).choice(len(clips), 8, replace=False))
+    clip = clips.gather(ids)
+    with torch.inference_mode():
+        z = checkpoint.model.encode(clip.frames)
+        one = checkpoint.model.step(z[:, :1], clip.actions[:, :1])
+        two = checkpoint.model.step(torch.stack([z[:, 0], one], dim=1), clip.actions[:, :2])
+    assert rows[1]["error"] == pytest.approx(float((two - z[:, 2]).square().mean()), rel=1e-4)

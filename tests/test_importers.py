@@ -1,0 +1,327 @@
+"""Every format, written by its own library where there is one, comes back with the right rows."""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_formats import (
+    Episode,
+    bridge_raw,
+    dino_wm,
+    episodes,
+    images,
+    lance,
+    lerobot,
+    minari,
+    swm_hdf5,
+    videos,
+    zarr_replay,
+)
+
+from lrc_jepa.data.importers import FORMATS, detect, import_dataset
+from lrc_jepa.data.importers.base import inside
+from lrc_jepa.data.importers.images import to_square
+from lrc_jepa.data.importers.lerobot import fill
+from lrc_jepa.data.importers.pickles import load_numbers
+from lrc_jepa.data.store import Store
+from lrc_jepa.errors import BadInput
+
+# name -> (maker, expected format, name of the state column, how far a grey level may be off)
+CASES = {
+    "swm-new": (lambda f, e: swm_hdf5(f, e), "swm-hdf5", "state", 0),
+    "swm-old": (lambda f, e: swm_hdf5(f, e, old=True), "swm-hdf5", "state", 0),
+    "lance": (lambda f, e: lance(f, e), "lance", "state", 4),
+    "lance-video": (lambda f, e: lance(f, e, in_video=True), "lance", "state", 8),
+    "lerobot-2.0": (lambda f, e: lerobot(f, e, "v2.0"), "lerobot", "observation_state", 8),
+    "lerobot-2.1": (lambda f, e: lerobot(f, e, "v2.1"), "lerobot", "observation_state", 8),
+    "lerobot-3.0": (lambda f, e: lerobot(f, e, "v3.0"), "lerobot", "observation_state", 8),
+    "lerobot-3.0-images": (
+        lambda f, e: lerobot(f, e, "v3.0", images=True),
+        "lerobot",
+        "observation_state",
+        0,
+    ),
+    "lerobot-2.1-images": (
+        lambda f, e: lerobot(f, e, "v2.1", images=True),
+        "lerobot",
+        "observation_state",
+        0,
+    ),
+    "bridge-raw": (lambda f, e: bridge_raw(f, e), "bridge-raw", "full_state", 4),
+    "dino-wm": (lambda f, e: dino_wm(f, e), "dino-wm", "state", 8),
+    "zarr-float": (lambda f, e: zarr_replay(f, e), "zarr", "state", 0),
+    "zarr-bytes": (lambda f, e: zarr_replay(f, e, floats=False), "zarr", "state", 0),
+    "minari": (lambda f, e: minari(f, e), "minari", "observations_state", 0),
+    "minari-plain": (lambda f, e: minari(f, e, in_dict=False), "minari", None, 0),
+    "videos-csv": (lambda f, e: videos(f, e), "videos", "state", 8),
+    "videos-npz": (lambda f, e: videos(f, e, table="npz"), "videos", "state", 8),
+    "videos-shared": (lambda f, e: videos(f, e, table="shared"), "videos", None, 8),
+    "images": (lambda f, e: images(f, e), "images", "state", 0),
+    "images-shared": (lambda f, e: images(f, e, shared=True), "images", None, 0),
+}
+
+
+def check_rows(store: Store, made: list[Episode], state: str | None, loss: int, stride: int = 1) -> None:
+    """Frames, actions and states of every row, borders included; last actions are never read."""
+    assert store.episodes == len(made)
+    for number, episode in enumerate(made):
+        start = store.ep_offset[number]
+        rows = slice(start, start + store.ep_len[number])
+        kept = episode.pixels[::stride]
+        assert store.ep_len[number] == len(kept)
+        frames = np.stack([to_square(f, store.image_size) for f in kept])
+        error = np.abs(store.pixels[rows].astype(int) - frames)
+        assert error.mean() <= loss / 2 and (loss > 0 or error.max() == 0)
+        nearest = frames.mean(axis=(1, 2))  # the row whose colour is nearest must be the row itself
+        seen = store.pixels[rows].mean(axis=(1, 2))
+        distance = np.abs(seen[:, None] - nearest[None]).sum(axis=2)
+        assert np.array_equal(distance.argmin(axis=1), np.arange(len(kept)))
+        for row in range(len(kept) - 1):
+            expected = episode.action[row * stride : (row + 1) * stride].ravel()
+            assert np.array_equal(store.action[start + row], expected)
+        if state is not None:
+            found = store.columns[state][rows]
+            assert found.dtype == np.float32
+            assert np.array_equal(found[:, :3], episode.state[::stride])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_right_rows(name, tmp_path):
+    make, expected, state, loss = CASES[name]
+    made = episodes()
+    path = make(tmp_path, made)
+    assert detect(path) == expected
+    calls = []
+    import_dataset(path, tmp_path / "out", size=16, progress=lambda done, total: calls.append((done, total)))
+    store = Store(tmp_path / "out")
+    check_rows(store, made, state, loss)
+    assert calls[-1] == (16, 16) and all(a <= b for (a, _), (b, _) in pairwise(calls))
+    assert store.meta["source"]["format"] == expected
+    assert list(store.per_episode["ep_source"]) == [0, 1, 2]
+    assert not (tmp_path / "out.partial").exists()
+
+
+@pytest.mark.parametrize("name", ["swm-old", "lerobot-3.0", "minari", "videos-csv", "bridge-raw"])
+def test_stride_joins_actions(name, tmp_path):
+    make, _, state, loss = CASES[name]
+    made = episodes((7, 9))
+    import_dataset(make(tmp_path, made), tmp_path / "out", size=16, stride=3)
+    store = Store(tmp_path / "out")
+    assert store.action.shape[1] == 6
+    check_rows(store, made, state, loss, stride=3)
+    if store.meta["frame_rate"]:
+        assert store.meta["frame_rate"] == pytest.approx((5 if name == "bridge-raw" else 10) / 3)
+
+
+def test_av1_video(tmp_path):
+    made = episodes((6, 8), height=64, width=64)
+    path = lerobot(tmp_path, made, "v3.0", codec="libsvtav1")
+    import_dataset(path, tmp_path / "out", size=64)
+    check_rows(Store(tmp_path / "out"), made, "observation_state", 10)
+
+
+def test_late_camera_drops_the_first_frame(tmp_path):
+    """Before 2021-07-23 action t belongs to frame t + 1."""
+    made = episodes((6,))
+    import_dataset(bridge_raw(tmp_path, made, "2021-07-22_23-59-59"), tmp_path / "out", size=16)
+    store = Store(tmp_path / "out")
+    assert store.ep_len.tolist() == [5]
+    assert np.array_equal(store.action[:4], made[0].action[:4])
+    assert np.array_equal(store.columns["full_state"], made[0].state[1:])
+    assert abs(store.pixels[0].mean() - made[0].pixels[1].mean()) < 1
+    assert store.per_episode["ep_task"].tolist() == ["task 0"]
+    assert np.allclose(store.columns["timestamp"], np.arange(5) / 5)
+
+
+def test_jpegs_of_minari(tmp_path):
+    made = episodes((4, 5), height=40, width=40)
+    import_dataset(minari(tmp_path, made), tmp_path / "out", size=40)
+    store = Store(tmp_path / "out")
+    check_rows(store, made, "observations_state", 8)
+    assert store.meta["action_low"] == [-4.0, -4.0] and store.meta["action_high"] == [4.0, 4.0]
+
+
+def test_one_action_fewer_than_frames(tmp_path):
+    made = episodes()
+    import_dataset(videos(tmp_path, made, last=False), tmp_path / "out", size=16)
+    store = Store(tmp_path / "out")
+    check_rows(store, made, None, 8)
+    assert set(store.columns) == {"pixels", "action"}
+    assert not store.action[store.ep_offset + store.ep_len - 1].any()
+
+
+def test_centre_crop_and_resize(tmp_path):
+    """A wide frame keeps its middle; halving averages boxes of 2 x 2."""
+    frame = np.zeros((8, 14, 3), np.uint8)
+    frame[:, 3:11] = 100
+    frame[0, 3] = 0
+    small = to_square(frame, 4)
+    assert small[0, 0, 0] == 75 and (small[1:] == 100).all() and (small[0, 1:] == 100).all()
+    tall = np.moveaxis(frame, 0, 1)
+    assert np.array_equal(to_square(tall, 4), np.moveaxis(small, 0, 1))
+    made = episodes((5, 4), height=16, width=24)
+    import_dataset(swm_hdf5(tmp_path, made), tmp_path / "out", size=16)
+    store = Store(tmp_path / "out")
+    assert np.array_equal(store.pixels[:5], made[0].pixels[:, :, 4:20])
+    assert store.meta["source"]["frame_size"] == [16, 24]
+
+
+def test_last_row_nan_is_kept(tmp_path):
+    """The old writer marks the action after the last frame with NaN; that row is never read."""
+    made = episodes()
+    for episode in made:
+        episode.action[-1] = np.nan
+    import_dataset(swm_hdf5(tmp_path, made, old=True), tmp_path / "out", size=16)
+    store = Store(tmp_path / "out")
+    check_rows(store, made, "state", 0)
+    assert np.isnan(store.action[store.ep_offset + store.ep_len - 1]).all()
+
+
+def test_columns_by_safe_names(tmp_path):
+    made = episodes()
+    import_dataset(swm_hdf5(tmp_path, made), tmp_path / "out", size=16)
+    store = Store(tmp_path / "out")
+    assert store.quantities == ["reward"]  # state is the simulator's own, indices and text are left out
+    assert np.array_equal(store.columns["reward"], np.arange(16))
+    assert store.meta["source"]["left_out"] == ["label"]
+
+
+def test_camera_must_be_chosen(tmp_path):
+    import h5py
+
+    path = swm_hdf5(tmp_path, episodes())
+    with h5py.File(path, "a") as file:
+        file["pixels_wrist"] = np.zeros_like(file["pixels"])
+    with pytest.raises(BadInput, match="--camera: pixels, pixels_wrist"):
+        import_dataset(path, tmp_path / "out", size=16)
+    with pytest.raises(BadInput, match="no camera 'side'"):
+        import_dataset(path, tmp_path / "out", size=16, camera="side")
+    import_dataset(path, tmp_path / "out", size=16, camera="pixels_wrist")
+    store = Store(tmp_path / "out")
+    assert store.pixels.max() == 0 and "pixels" in store.meta["source"]["left_out"]
+
+
+def test_missing_package_names_the_extra(tmp_path, monkeypatch):
+    import sys
+
+    for made, extra, module in (
+        (lerobot(tmp_path, episodes()), "lerobot", "pyarrow.parquet"),
+        (lance(tmp_path, episodes()), "lance", "lance"),
+        (zarr_replay(tmp_path, episodes()), "zarr", "zarr"),
+    ):
+        assert FORMATS[detect(made)].extra == extra
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, module, None)
+            with pytest.raises(BadInput, match=rf"pip install 'lrc-jepa\[{extra}\]'"):
+                import_dataset(made, tmp_path / "out", size=16)
+
+
+def test_unknown_sources(tmp_path):
+    with pytest.raises(BadInput, match="nothing at"):
+        import_dataset(tmp_path / "no", tmp_path / "out", size=16)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadInput, match="none of the known formats"):
+        import_dataset(tmp_path / "empty", tmp_path / "out", size=16)
+    (tmp_path / "x.h5.zst").write_bytes(b"(\xb5/\xfd")
+    with pytest.raises(BadInput, match="unpack it first"):
+        import_dataset(tmp_path / "x.h5.zst", tmp_path / "out", size=16)
+    for options, words in (
+        ({"size": 4}, "not supported"),
+        ({"size": 16, "stride": 0}, "stride"),
+        ({"size": 16, "format": "tfds"}, "unknown format"),
+        ({"size": 16, "episodes": 0}, "at least 1"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            import_dataset(tmp_path / "empty", tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_output_that_cannot_be_written(tmp_path):
+    path = swm_hdf5(tmp_path, episodes())
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match="failed"):
+        import_dataset(path, tmp_path / "file" / "out", size=16)
+    for out in (".", "/"):
+        with pytest.raises(BadInput, match="name a folder"):
+            import_dataset(path, Path(out), size=16, overwrite=True)
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_real_pickles_are_read(protocol, tmp_path):
+    """What numpy writes in every protocol comes back, orders of bytes and axes included."""
+    value = {
+        "f8": np.arange(6.0).reshape(2, 3),
+        "fortran": np.asfortranarray(np.arange(6, dtype=np.int32).reshape(2, 3)),
+        "big": np.arange(3, dtype=">f4"),
+        "bool": np.array([True, False]),
+        "scalar": np.float32(2.5),
+        "words": np.array(["a", "bcd"]),
+        "objects": [np.zeros(2), None, "text", (1, 2.0)],
+        "empty": np.zeros((0, 7)),
+    }
+    value["same"] = value["f8"]
+    (tmp_path / "x.pkl").write_bytes(pickle.dumps(value, protocol))
+    back = load_numbers(tmp_path / "x.pkl", "x")
+    assert back.keys() == value.keys() and back["objects"][1:] == [None, "text", (1, 2.0)]
+    for name in ("f8", "fortran", "big", "bool", "words", "empty", "same"):
+        assert np.array_equal(back[name], value[name]) and back[name].dtype.kind == value[name].dtype.kind
+    assert back["scalar"] == 2.5
+
+
+def test_path_templates():
+    values = {"episode_index": 7, "video_key": "a.b"}
+    assert fill("x/{episode_index:06d}/{video_key}.mp4", values, "it") == "x/000007/a.b.mp4"
+    for bad in (
+        "{episode_index.real}",
+        "{episode_index:9999999d}",
+        "{other}",
+        "{",
+        None,
+        "{episode_index!s}",
+    ):
+        with pytest.raises(BadInput):
+            fill(bad, values, "it")
+    for bad in ("../x", "/x", "a/../../x", "", "c:x", "a\\b", "a\0"):
+        with pytest.raises(BadInput, match="not inside"):
+            inside(Path("root"), bad, "it")
+    assert inside(Path("root"), "a/b.parquet", "it") == Path("root/a/b.parquet")
+
+
+def test_hub_cache_of_links(tmp_path):
+    """The hub's cache keeps files as links into another folder; that is no climbing out."""
+    made = episodes()
+    path = lerobot(tmp_path, made, "v3.0")
+    blobs = tmp_path / "blobs"
+    blobs.mkdir()
+    for number, file in enumerate(sorted(p for p in path.rglob("*") if p.is_file())):
+        file.rename(blobs / str(number))
+        file.symlink_to(blobs / str(number))
+    import_dataset(path, tmp_path / "out", size=16)
+    check_rows(Store(tmp_path / "out"), made, "observation_state", 8)
+
+
+def test_zarr_in_a_zip_and_in_format_3(tmp_path):
+    import zarr
+
+    made = episodes()
+    path = zarr_replay(tmp_path, made)
+    packed = tmp_path / "packed.zarr.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        for file in sorted(p for p in path.rglob("*") if p.is_file()):
+            archive.write(file, file.relative_to(path).as_posix())
+    import_dataset(packed, tmp_path / "zip", size=16)
+    check_rows(Store(tmp_path / "zip"), made, "state", 0)
+    old, new = (
+        zarr.open_group(str(path), mode="r"),
+        zarr.open_group(str(tmp_path / "new"), mode="w", zarr_format=3),
+    )
+    for name in ("data/img", "data/action", "data/state", "meta/episode_ends"):
+        values = old[name][:]
+        new.create_array(name, shape=values.shape, dtype=values.dtype, chunks=old[name].chunks)[:] = values
+    import_dataset(tmp_path / "new", tmp_path / "out", size=16)
+    check_rows(Store(tmp_path / "out"), made, "state", 0)

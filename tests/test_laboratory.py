@@ -1,0 +1,354 @@
+"""Every measure against a truth that is known."""
+
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from conftest import DEBUG
+from skimage.metrics import peak_signal_noise_ratio, structural_similarity
+from test_plan import Walk
+
+from lrc_jepa.commands import ablate, intervene, nuisance, probe, recover, stress
+from lrc_jepa.config import with_value
+from lrc_jepa.data.clips import Split
+from lrc_jepa.data.normalize import ActionNormalizer
+from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.control import make_task
+from lrc_jepa.evaluate.interventions import altered, factor_rows, swap, trajectory_rows, walk
+from lrc_jepa.evaluate.masks import make_masks, mask_quantities, read_masks
+from lrc_jepa.evaluate.perturb import PERTURBATIONS, PerturbedTask
+from lrc_jepa.evaluate.pictures import psnr, ssim
+from lrc_jepa.evaluate.probes import ProbeConfig, draw_frames, fit_probe, pearson, probe_table
+from lrc_jepa.evaluate.recovery import RecoveryConfig, Scenes, chance, rank
+from lrc_jepa.evaluate.recovery import recover as recover_rows
+from lrc_jepa.evaluate.stress import Projected, fit_logistic, logistic_band, ranks_for
+from lrc_jepa.models.streams import frame_streams
+from lrc_jepa.report.recovery import summarize_recovery
+from lrc_jepa.report.rows import read_rows
+from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
+from lrc_jepa.types import Clip, Factors
+
+
+@pytest.fixture(scope="module")
+def model(run):
+    return load_checkpoint(newest_checkpoint(run)).model
+
+
+# --- recovery -----------------------------------------------------------------------------------
+
+
+class LinearWorld(Walk, torch.nn.Module):
+    """A perfect model of the walk, whose frames are read from a table instead of pixels."""
+
+    def __init__(self, states):
+        torch.nn.Module.__init__(self)
+        Walk.__init__(self)
+        self.states, self.weight = states, torch.nn.Parameter(torch.zeros(1))
+
+    def encode(self, frames):
+        return self.states[frames[:, :, 0, 0, 0].long(), frames[:, :, 1, 0, 0].long()][:, :, None]
+
+
+def linear_scenes(count=40, horizon=3, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    actions = torch.randn(count, horizon + 1, 4, generator=g)
+    moved = actions.view(count, horizon + 1, 2, 2).sum(dim=2)
+    states = torch.cat([torch.zeros(count, 1, 2), moved.cumsum(dim=1)], dim=1)  # (count, horizon + 2, 2)
+    frames = torch.zeros(count, horizon + 2, 3, 8, 8, dtype=torch.uint8)
+    frames[:, :, 0] = torch.arange(count, dtype=torch.uint8)[:, None, None, None]
+    frames[:, :, 1] = torch.arange(horizon + 2, dtype=torch.uint8)[None, :, None, None]
+    clip = Clip(frames=frames, actions=actions, episodes=torch.arange(count))
+    return LinearWorld(states), Scenes(clip, actions[:, 1:], torch.arange(count))
+
+
+@pytest.mark.parametrize("source", ["gaussian", "real"])
+def test_a_perfect_model_recovers_every_action(source):
+    model, scenes = linear_scenes()
+    config = RecoveryConfig(candidates=100, horizon=3, scenes=40)
+    rows = recover_rows(model, scenes, source, config)
+    for horizon in (1, 2, 3):
+        found = summarize_recovery(rows, source, horizon)["model"]
+        assert found["recall@1"] == 1.0 and found["rank"] == 0.0
+
+
+def test_a_random_model_ranks_in_the_middle():
+    model, scenes = linear_scenes()
+    model.states = torch.randn(model.states.shape, generator=torch.Generator().manual_seed(5))
+    config = RecoveryConfig(candidates=100, horizon=3, scenes=40)
+    found = summarize_recovery(recover_rows(model, scenes, "real", config), "real", 3)["model"]
+    assert found["rank"] == pytest.approx(0.5, abs=3 * found["rank_error"] / 1.96)
+    assert found["recall@1"] < 0.2
+
+
+def test_actions_one_block_off_lose_the_recovery():
+    model, scenes = linear_scenes()
+    shifted = dataclasses.replace(scenes.clip, actions=scenes.clip.actions.roll(1, dims=1))
+    config = RecoveryConfig(candidates=100, horizon=3, scenes=40)
+    rows = recover_rows(model, dataclasses.replace(scenes, clip=shifted), "gaussian", config)
+    assert summarize_recovery(rows, "gaussian", 3)["model"]["recall@1"] < 0.5
+
+
+def test_rank_counts_half_of_the_ties():
+    assert rank(torch.tensor([2.0, 1.0, 2.0, 3.0, 2.0])) == (3.0, 0.5)
+    assert rank(torch.tensor([0.0, 1.0, 1.0])) == (1.0, 0.0)
+    known = chance(300)
+    assert known["recall@1"] == pytest.approx(0.0033, abs=1e-4) and known["recall@10"] == pytest.approx(
+        0.033, abs=3e-4
+    )
+
+
+# --- probes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["ridge", "ridge-cv", "mlp"])
+def test_a_probe_finds_what_is_there_and_nothing_else(kind):
+    rng = np.random.default_rng(0)
+    features, noise = rng.normal(size=(2000, 6)), rng.normal(size=(2000, 6))
+    target = 3 + features[:, :2] @ np.array([[2.0, 0.5], [-1.0, 4.0]])
+    there = fit_probe(kind, (features[:1500], target[:1500]), (features[1500:], target[1500:]), 0)
+    absent = fit_probe(kind, (noise[:1500], target[:1500]), (noise[1500:], target[1500:]), 0)
+    assert there["r"] > 0.99 and there["mse"] < 0.03
+    assert abs(absent["r"]) < 0.1 and absent["mse"] > 0.9
+
+
+def test_pearson_against_numpy():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(50, 2)), rng.normal(size=(50, 2))
+    by_hand = np.mean([np.corrcoef(a[:, i], b[:, i])[0, 1] for i in range(2)])
+    assert pearson(a, b) == pytest.approx(by_hand)
+    assert pearson(np.zeros((50, 2)), b) == 0.0
+
+
+def test_probes_are_split_by_episode_and_carry_a_control(store):
+    fit, test = draw_frames(store, ProbeConfig(frames=400))
+    episode = lambda rows: set(np.searchsorted(store.ep_offset, rows, side="right") - 1)  # noqa: E731
+    assert len(fit) + len(test) == 400 and not episode(fit) & episode(test)
+    x = np.random.default_rng(0).normal(size=(300, 3))
+    rows = probe_table({"z": (x[:200], x[200:])}, {"q": (x[:200, :1], x[200:, :1])}, 0, ["ridge"])
+    truth, control = rows
+    # With few features even a meaningless direction correlates; only the error tells that nothing is there.
+    assert truth["r"] > 0.99 and truth["mse"] < 0.01 and control["control"] and control["mse"] > 0.9
+
+
+def test_masks_give_centroid_and_colour(store, tmp_path):
+    """TwoRoom's own mask: the red dot is what moves."""
+
+    def segment(frames):
+        red = (frames[..., 0] > 200) & (frames[..., 1] < 120)
+        return np.where(red, 2, 0).astype(np.uint8)
+
+    rows = np.arange(0, 200, 3)
+    make_masks(store, rows, segment, tmp_path / "masks.npz")
+    kept, found = mask_quantities(store, *read_masks(tmp_path / "masks.npz", store))
+    assert set(found) == {"background_rgb", "moving_rgb", "moving_centroid"}
+    truth = np.asarray(store.columns["state"])[kept] / 224
+    assert np.abs(found["moving_centroid"] - truth).max() < 0.03
+    assert found["moving_rgb"][:, 0].min() > 0.8 and found["moving_rgb"][:, 1].max() < 0.5
+
+
+def test_damaged_masks_are_refused(store, tmp_path):
+    with pytest.raises(BadInput, match="not a mask file"):
+        read_masks(tmp_path / "none.npz", store)
+    np.savez(tmp_path / "m.npz", rows=np.arange(3), labels=np.zeros((3, 5, 5), np.uint8))
+    with pytest.raises(BadInput, match="do not fit"):
+        read_masks(tmp_path / "m.npz", store)
+    side = store.image_size
+    np.savez(tmp_path / "m.npz", rows=np.array([10**9]), labels=np.zeros((1, side, side), np.uint8))
+    with pytest.raises(BadInput, match="does not have"):
+        read_masks(tmp_path / "m.npz", store)
+
+
+# --- interventions ------------------------------------------------------------------------------
+
+
+def test_picture_measures_against_scikit_image():
+    rng = np.random.default_rng(0)
+    truth = rng.random((3, 32, 32, 3))
+    other = np.clip(truth + 0.1 * rng.normal(size=truth.shape), 0, 1)
+    for i in range(3):
+        assert psnr(truth, other)[i] == pytest.approx(
+            peak_signal_noise_ratio(truth[i], other[i], data_range=1)
+        )
+        expected = structural_similarity(truth[i], other[i], channel_axis=-1, data_range=1)
+        assert ssim(truth, other)[i] == pytest.approx(expected, abs=1e-6)
+
+
+def test_interventions_change_only_what_they_name(store, model):
+    rows = trajectory_rows(store, np.array([0, 1, 2]), 5)
+    factors = factor_rows(model, store, rows)
+    conditions = altered(factors, seed=0)
+    assert torch.equal(conditions["unaltered"].z, factors.z)
+    for name in ("u shuffled in time", "u of another trajectory"):
+        assert torch.equal(conditions[name].z, factors.z) and not torch.equal(conditions[name].u, factors.u)
+    moved = conditions["z shuffled in time"]
+    assert torch.equal(moved.u, factors.u)
+    for e in range(3):
+        same = (moved.z[e][:, None] == factors.z[e][None]).flatten(2).all(dim=-1)  # (new, old)
+        assert bool(same.any(dim=1).all()) and not bool(same.diagonal().any())
+    assert torch.equal(conditions["u of another trajectory"].u[1], factors.u[0])
+
+
+def test_swap_and_walk(store, model):
+    rows = trajectory_rows(store, np.array([0, 1]), 4)
+    exchanged = swap(model, store, rows)
+    assert exchanged.shape == (2, 3, 4, 32, 32, 3)
+    factors = factor_rows(model, store, rows)
+    by_hand = model.decode(Factors(z=factors.z[:1], u=factors.u[1:])).detach().permute(0, 1, 3, 4, 2)[0]
+    assert np.allclose(exchanged[0, 2], by_hand, atol=1e-5)
+    path = walk(model, store, rows, "z", 0, 2.0, 5)
+    assert path.shape == (5, 32, 32, 3)
+    middle = model.decode(Factors(z=factors.z[:1, :1], u=factors.u[:1, :1])).detach()[0, 0].permute(1, 2, 0)
+    assert np.allclose(path[2], middle, atol=1e-5)
+
+
+# --- stress -------------------------------------------------------------------------------------
+
+
+def test_projection_at_full_rank_is_exactly_nothing(store, model):
+    features = frame_streams(model, store, np.arange(200))["z"]
+    frames = torch.from_numpy(store.pixels[:4]).permute(0, 3, 1, 2)[:, None]
+    with torch.no_grad():
+        assert torch.equal(Projected(model, features, 8).encode(frames), model.encode(frames))
+        low = Projected(model, features, 2)
+        z = low.encode(frames)
+        assert torch.allclose(low.project(z), z, atol=1e-5)
+        spread = torch.linalg.matrix_rank(z[:, 0, 0] - z[:, 0, 0].mean(0), atol=1e-4)
+        assert int(spread) <= 2
+        past, actions = torch.randn(3, 1, 1, 8), torch.randn(3, 1, 10)
+        assert torch.allclose(low.step(past, actions), low.project(model.step(past, actions)))
+    assert ranks_for(192) == [32, 48, 64, 96, 128, 192] and ranks_for(32)[-1] == 32
+
+
+def test_logistic_fit_on_data_drawn_from_it():
+    ranks = np.array([2, 4, 8, 16, 32, 64.0])
+    truth = 0.9 / (1 + np.exp(-2.0 * (np.log2(ranks) - 3)))
+    trials = np.full(6, 4000)
+    fitted = fit_logistic(ranks, np.round(truth * trials), trials)
+    assert (fitted.ceiling, fitted.slope, fitted.middle) == pytest.approx((0.9, 2.0, 8.0), rel=0.05)
+    middle, low, high = logistic_band(ranks, np.round(truth * 150), np.full(6, 150), ranks, 20, 0)
+    assert (low <= middle + 1e-9).all() and (middle <= high + 1e-9).all() and (high - low).max() < 0.4
+
+
+@pytest.mark.parametrize("kind", list(PERTURBATIONS))
+def test_perturbations_are_nothing_at_zero_and_fixed_per_pair(store, kind):
+    state = np.asarray(store.columns["state"][:3])
+    blank = np.zeros((3, 0), np.float32)
+
+    def frames(level, seed=0):
+        task = PerturbedTask(make_task(store), kind, level, 3, seed)
+        task.reset_to(state, blank)
+        return task.render(32)
+
+    clean = make_task(store)
+    clean.reset_to(state, blank)
+    strongest = PERTURBATIONS[kind].levels[-1]
+    assert np.array_equal(frames(0), clean.render(32))
+    assert not np.array_equal(frames(strongest), clean.render(32))
+    assert np.array_equal(frames(strongest), frames(strongest))
+
+
+def test_pattern_is_the_papers_blend(store):
+    task = PerturbedTask(make_task(store), "pattern", 0.3, 2, 0)
+    task.reset_to(np.full((2, 2), 60.0), np.zeros((2, 0), np.float32))
+    seen, clean = task.render(64) / 255, task.task.render(64) / 255
+    mosaic = (seen - 0.7 * clean) / 0.3
+    assert np.abs(mosaic - np.round(mosaic)).max() < 0.03 and set(np.round(mosaic).ravel()) <= {0.0, 1.0}
+    assert np.allclose(np.round(mosaic)[:, :8, :8], np.round(mosaic)[:, :1, :1])
+
+
+def test_only_the_distractor_moves(store):
+    for kind in PERTURBATIONS:
+        task = PerturbedTask(make_task(store), kind, PERTURBATIONS[kind].levels[-1], 1, 0)
+        task.reset_to(np.full((1, 2), 60.0), np.zeros((1, 0), np.float32))
+        before = task.render(32)
+        task.step(np.zeros((1, 2)))
+        assert np.array_equal(before, task.render(32)) == (kind != "distractor"), kind
+
+
+# --- the commands -------------------------------------------------------------------------------
+
+
+def test_commands_write_rows(run, tmp_path):
+    common = [str(run), "--out", str(tmp_path)]
+    recover.main([*common, "--scenes", "6", "--candidates", "20", "--horizon", "2"])
+    probe.main([*common, "--frames", "300", "--kinds", "ridge", "ridge-cv"])
+    intervene.main([*common, "--frames", "4"])
+    quick = ["--pairs", "4", "--seeds", "1"]
+    stress.main(["pca", *common, *quick, "--refits", "3", "--levels", "2", "8"])
+    stress.main(["pattern", *common, *quick, "--levels", "0", "0.4"])
+    kinds = {row["kind"] for row in read_rows(tmp_path / "results.jsonl")}
+    assert kinds == {"recovery", "probe", "intervention", "picture", "stress", "stress-trend"}
+    assert (tmp_path / "pictures" / "swap.png").is_file()
+
+
+def test_ablation_trains_once_and_reuses(store, tmp_path):
+    small = [
+        "--recipe",
+        "tworoom-lrc-debug",
+        "--data",
+        str(store.path),
+        "--out",
+        str(tmp_path),
+        "--pairs",
+        "0",
+        "--scenes",
+        "4",
+    ]
+    first = ablate.main(["q", *small, "--values", "1", "2"])
+    written = (tmp_path / "results.jsonl").read_bytes()
+    again = ablate.main(["q", *small, "--values", "1", "2"])
+    assert first == again and (tmp_path / "results.jsonl").read_bytes() == written
+    assert {"psnr", "recall@1", "rank"} <= set(first["rows"][0]["figures"])
+    with pytest.raises(BadInput, match="no config field"):
+        ablate.main(["model.colour", *small, "--values", "1"])
+
+
+def test_nuisance_compares_systems(tmp_path):
+    small = ["--size", "debug", "--episodes", "8", "--pairs", "3", "--scenes", "4", "--out", str(tmp_path)]
+    found = nuisance.main([*small, "--systems", "lrc", "lrc+idm", "--factors", "0", "2"])
+    assert [(r["system"], r["factors"]) for r in sorted(found["rows"], key=lambda r: (r["factors"], r["system"]))] == [
+        ("lrc", 0), ("lrc+idm", 0), ("lrc", 2), ("lrc+idm", 2)
+    ]  # fmt: skip
+
+
+def test_config_by_dotted_path():
+    assert with_value(DEBUG, "model.context.queries", 7).model.context.queries == 7
+    assert with_value(DEBUG, "objective.weights.sigreg", 1).objective.weights["sigreg"] == 1.0
+    for path in ("model.nothing", "train.lr.more", "objective.weights.no"):
+        with pytest.raises(BadInput):
+            with_value(DEBUG, path, 1)
+    with pytest.raises(BadInput, match="type int"):
+        with_value(DEBUG, "train.steps", "many")
+
+
+def test_split_and_normaliser_of_recovery_are_the_checkpoints(store, run):
+    checkpoint = load_checkpoint(newest_checkpoint(run))
+    split = Split.by_episode(store, checkpoint.config.clip)
+    assert np.allclose(ActionNormalizer.fit(store, split.train).std, checkpoint.deployment.normalizer.std)
+
+
+def test_lab_runs_what_applies_once_and_writes_the_page(run, tmp_path):
+    from lrc_jepa.commands import lab
+
+    home = tmp_path / "run"
+    shutil.copytree(run, home)
+    (home / "results.jsonl").unlink(missing_ok=True)
+    first = lab.main([str(home), "--quick", "--pairs", "10", "--out", str(tmp_path / "page")])
+    assert first["ran"] == first["experiments"] == 6
+    again = lab.main([str(home), "--quick", "--pairs", "10", "--out", str(tmp_path / "page")])
+    assert again["ran"] == 0
+    text = (tmp_path / "page" / "index.html").read_text()
+    for title in ("Expert-action recovery", "Probes", "Interventions", "Stress tests"):
+        assert f"<h2>{title}</h2>" in text
+    made = {p.name for p in (tmp_path / "page" / "run").iterdir()}
+    assert {"probes.md", "probes.tex", "probes.csv", "recovery.svg", "stress-pca.svg"} <= made
+
+
+def test_tables_in_three_languages():
+    from lrc_jepa.report.tables import Table
+
+    table = Table("t", ["a", "b"], [["x_1", "5%"]])
+    assert table.markdown() == "| a | b |\n| --- | ---: |\n| x_1 | 5% |\n"
+    assert r"x\_1 & 5\% \\" in table.latex() and table.csv() == "a,b\nx_1,5%\n"

@@ -1,0 +1,100 @@
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from lrc_jepa.commands import plan
+from lrc_jepa.errors import BadInput
+from lrc_jepa.report.page import write_page
+from lrc_jepa.report.rows import append_rows, read_rows
+from lrc_jepa.report.stats import mcnemar, wilson
+
+
+@pytest.mark.parametrize(
+    ("successes", "trials", "low", "high"),
+    [(44, 50, 0.7620, 0.9438), (0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (1, 2, 0.0945, 0.9055)],
+)
+def test_wilson_against_known_values(successes, trials, low, high):
+    assert wilson(successes, trials) == pytest.approx((low, high), abs=2e-4)
+
+
+def test_wilson_of_nothing_is_everything():
+    assert wilson(0, 0) == (0.0, 1.0)
+
+
+def test_mcnemar_is_the_exact_binomial_test():
+    first = [True] * 10 + [True] * 8 + [False] * 2 + [False] * 5
+    second = [True] * 10 + [False] * 8 + [True] * 2 + [False] * 5
+    found = mcnemar(first, second)
+    assert (found.both, found.only_first, found.only_second, found.neither) == (10, 8, 2, 5)
+    assert found.p_value == pytest.approx(2 * (1 + 10 + 45) / 1024)
+    assert mcnemar([True], [True]).p_value == 1.0
+
+
+def test_rows_survive_a_torn_line(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    append_rows(path, [{"kind": "a", "x": 1}])
+    with path.open("ab") as handle:
+        handle.write(b'{"kind": "a", "x"')
+    append_rows(path, [{"kind": "b", "x": 2}])
+    assert [row["x"] for row in read_rows(path)] == [1, 2]
+    assert [row["x"] for row in read_rows(path, "b")] == [2]
+
+
+@pytest.fixture(scope="module")
+def page(run, tmp_path_factory):
+    out = tmp_path_factory.mktemp("page")
+    plan.main([str(run), "--pairs", "12", "--films", "2"])
+    return write_page([run], out / "report")
+
+
+def test_page_stands_alone(page):
+    text = page.read_text()
+    assert not re.findall(r'(?:src|href)="(?!data:|#)', text)
+    assert text.count("<svg") >= 4 and text.count("data:image/gif") == 2
+    for word in ("do-nothing", "expert-replay", "95% interval", "agent position", "Where this comes from"):
+        assert word in text
+
+
+def test_page_refuses_what_is_no_run(tmp_path):
+    with pytest.raises(BadInput):
+        write_page([tmp_path / "nothing"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_page_opens_in_a_browser_without_errors_or_requests(page, tmp_path):
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    if not browser:
+        pytest.skip("Chromium is not installed (apt-get install chromium)")
+    log = tmp_path / "net.json"
+    ran = subprocess.run(
+        [
+            browser,
+            *[
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-quic",
+                "--no-first-run",
+                "--disable-sync",
+            ],
+            *[
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--enable-logging=stderr",
+                "--v=0",
+            ],
+            f"--user-data-dir={tmp_path / 'profile'}",
+            f"--log-net-log={log}",
+            "--dump-dom",
+            page.resolve().as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 0
+    assert "CONSOLE" not in ran.stderr
+    assert ran.stdout.count("<svg") >= 4 and "Goals reached" in ran.stdout
