@@ -26,6 +26,7 @@ COMMANDS = {
     "ablate": "vary one field of a recipe and measure what it does",
     "lab": "every experiment that applies to a run, and one page",
     "report": "write one page about one or several runs",
+    "bench": "measure how fast training, planning and the worlds are here",
     "doctor": "check what is installed here and what it can do",
 }
 

@@ -1,0 +1,291 @@
+"""`lrc bench train`: how fast training is, part by part, against a plain step in the same run."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lrc_jepa.bench.madeup import made_up_store
+from lrc_jepa.bench.measure import alternate, peak_bytes
+from lrc_jepa.bench.plain import PlainStep
+from lrc_jepa.collective import rank, world_size
+from lrc_jepa.commands.arguments import parse, pick_device
+from lrc_jepa.config import RunConfig, SigRegConfig
+from lrc_jepa.console import say, table
+from lrc_jepa.data.store import Store
+from lrc_jepa.objectives.sigreg import sigreg, sigreg_reference
+from lrc_jepa.objectives.terms import TERMS
+from lrc_jepa.recipes import get_recipe
+from lrc_jepa.train.distributed import launch, spread, team
+from lrc_jepa.train.feed import Feed
+from lrc_jepa.train.loop import Pieces, assemble, train_step
+from lrc_jepa.types import Clip
+
+PAPER_BATCH = 4  # clips in a step of the paper's network: the ratio of two systems needs no more
+
+
+@dataclass(frozen=True)
+class BenchTrainArgs:
+    """What to measure."""
+
+    quick: bool = False
+    """Only SIGReg and the micro step: leave out the paper's network and the second process."""
+    worker: Path | None = None
+    """Used by the benchmark itself: measure the micro step on this dataset in one of several processes."""
+
+
+def lwm(config: RunConfig) -> RunConfig:
+    """The same network without the second stream, under LWM's two terms."""
+    weights = {name: config.objective.weights[name] for name in ("prediction", "sigreg")}
+    return replace(
+        config,
+        model=replace(config.model, family="compact", context=None, decoder=None),
+        objective=replace(config.objective, weights=weights),
+    )
+
+
+def bench_sigreg() -> dict[str, float]:
+    """Value and gradient at B=128, T=4, D=192 with 1,024 directions: one pass against the formula."""
+    config, z = SigRegConfig(), torch.randn(128, 4, 1, 192)
+
+    def work(function: Callable[..., Tensor]) -> None:
+        leaf = z.clone().requires_grad_()
+        function(leaf, config, torch.Generator().manual_seed(0)).backward()
+
+    ours, plain = partial(work, sigreg), partial(work, sigreg_reference)
+    times = alternate({"ours": ours, "plain": plain}, rounds=10)
+    memory = {"ours": peak_bytes(ours), "plain": peak_bytes(plain)}
+    return {
+        "seconds": times["ours"].wall,
+        "plain_seconds": times["plain"].wall,
+        "ratio": times["plain"].wall / times["ours"].wall,
+        "cpu_ratio": times["plain"].cpu / times["ours"].cpu,
+        "bytes": memory["ours"],
+        "plain_bytes": memory["plain"],
+        "memory_ratio": memory["plain"] / memory["ours"],
+    }
+
+
+class Steps:
+    """Our step, as the loop takes it: batches read ahead, one optimiser step each."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        self.pieces, self.done = pieces, 0
+        pieces.model.train()
+        self.feed = Feed(pieces.clips, pieces.config.train, pieces.device, rank(), world_size())
+        self.feed.hold_if_small()
+
+    def __call__(self, count: int) -> None:
+        """Take `count` steps."""
+        with closing(self.feed.batches(self.done, self.done + count)) as batches:
+            for clip in batches:
+                train_step(self.pieces, clip, self.done)
+                self.done += 1
+
+
+class PlainSteps:
+    """The plain step on the same clips, from the same weights."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        self.step = PlainStep(pieces.config, deepcopy(pieces.model), pieces.clips)
+
+    def __call__(self, count: int) -> None:
+        """Take `count` steps."""
+        for number in range(count):
+            self.step(number)
+
+
+def _loader_rate(pieces: Pieces, steps: int = 50) -> float:
+    """Clips per second of the feed alone."""
+    feed = Feed(pieces.clips, pieces.config.train, pieces.device)
+    feed.hold_if_small()
+
+    def drain() -> None:
+        for _ in feed.batches(0, steps):
+            pass
+
+    return steps * pieces.config.train.batch_size / alternate({"feed": drain})["feed"].wall
+
+
+def _compare(config: RunConfig, store: Store, steps: int) -> dict[str, Any]:
+    """Rates and memory of LRC-JEPA, of LWM, and of the plain step of both, taken in turn."""
+    works: dict[str, Any] = {}
+    for name, chosen in (("lrc", config), ("lwm", lwm(config))):
+        pieces = assemble(chosen, store, Path("unused"), torch.device("cpu"))
+        works[name], works[f"plain_{name}"] = Steps(pieces), PlainSteps(pieces)
+    times = alternate({name: partial(work, steps) for name, work in works.items()})
+    found: dict[str, Any] = {"batch": config.train.batch_size}
+    for name, work in works.items():
+        found[name] = {
+            "clips_per_s": steps * config.train.batch_size / times[name].wall,
+            "cpu_seconds": times[name].cpu / steps,
+            "bytes": peak_bytes(partial(work, 1)),
+        }
+    return {**found, "parts": time_parts(works["lrc"].pieces)}
+
+
+def bench_micro(store: Store) -> dict[str, Any]:
+    """The micro step of LRC-JEPA and of LWM, the plain step, and the loader alone."""
+    config = get_recipe("tworoom-lrc-micro")
+    found = _compare(config, store, steps=2)
+    ours, plain = found["lrc"], found["plain_lrc"]
+    return {
+        **found,
+        "clips_per_s": ours["clips_per_s"],
+        "plain_clips_per_s": plain["clips_per_s"],
+        "over_plain": ours["clips_per_s"] / plain["clips_per_s"],
+        "cpu_over_plain": plain["cpu_seconds"] / ours["cpu_seconds"],
+        "loader_clips_per_s": _loader_rate(assemble(config, store, Path("unused"), torch.device("cpu"))),
+    }
+
+
+def bench_paper(folder: Path) -> dict[str, Any]:
+    """The paper's network on a few clips."""
+    config = get_recipe("tworoom-lrc-paper")
+    config = replace(config, train=replace(config.train, batch_size=PAPER_BATCH))
+    store = made_up_store(folder / "paper", episodes=4, length=24, size=config.model.encoder.image_size)
+    found = _compare(config, store, steps=1)
+    lrc, compact = found["lrc"], found["lwm"]
+    return {
+        **found,
+        "lrc_over_lwm": compact["clips_per_s"] / lrc["clips_per_s"],
+        "cpu_lrc_over_lwm": lrc["cpu_seconds"] / compact["cpu_seconds"],
+    }
+
+
+def time_parts(pieces: Pieces) -> dict[str, float]:
+    """Seconds of each part of one step, one after the other."""
+    model, spent = pieces.model, dict.fromkeys(("load", "encode", "predict", "context", "decode"), 0.0)
+    parts = {"encode": ("encoder", "g_z"), "predict": ("predictor", "g_p", "action_encoder")}
+    parts |= {"context": ("context",), "decode": ("decoder",)}
+    hooks = [
+        hook
+        for part, names in parts.items()
+        for name in names
+        if isinstance(getattr(model, name, None), nn.Module)
+        for hook in _clock(getattr(model, name), part, spent)
+    ]
+    feed = Feed(pieces.clips, pieces.config.train, pieces.device)
+    model.train()
+    for attempt in range(2):  # the first warms up
+        spent.update(dict.fromkeys(spent, 0.0))
+        began = perf_counter()
+        clip = feed.read(attempt)
+        spent["load"] = perf_counter() - began
+        _time_rest(pieces, clip, spent)
+    for hook in hooks:
+        hook.remove()
+    return spent
+
+
+def _time_rest(pieces: Pieces, clip: Clip, spent: dict[str, float]) -> None:
+    """Terms, backward pass and update, timed one by one."""
+    objective, clock = pieces.objective, perf_counter
+    out = pieces.model.outputs(clip)
+    total = torch.zeros(())
+    for name, weight in objective.active.items():
+        began = clock()
+        total = total + weight * TERMS[name].function(out, objective.config, torch.Generator())
+        spent[{"context": "vicreg", "reconstruction": "pixel_loss"}.get(name, name)] = clock() - began
+    began = clock()
+    total.backward()
+    spent["backward"] = clock() - began
+    began = clock()
+    nn.utils.clip_grad_norm_(pieces.model.parameters(), pieces.config.train.clip_norm)
+    pieces.optimizer.step()
+    pieces.optimizer.zero_grad(set_to_none=True)
+    spent["optimiser"] = clock() - began
+
+
+def _clock(module: nn.Module, part: str, spent: dict[str, float]) -> tuple[Any, Any]:
+    """Hooks that add a module's forward time to its part."""
+    began = [0.0]
+
+    def enter(*_: Any) -> None:
+        began[0] = perf_counter()
+
+    def leave(*_: Any) -> None:
+        spent[part] += perf_counter() - began[0]
+
+    return module.register_forward_pre_hook(enter), module.register_forward_hook(leave)
+
+
+def work_in_team(data: Path) -> dict[str, Any]:
+    """Clips per second of the micro step, shared by however many processes there are."""
+    with team(pick_device("cpu")) as device:
+        pieces = assemble(get_recipe("tworoom-lrc-micro"), Store(data), Path("unused"), device)
+        network = pieces.network
+        pieces.network = spread(network, device, parts_left_out=network.may_leave_parts_out())
+        steps = Steps(pieces)
+        wall = alternate({"steps": partial(steps, 3)})["steps"].wall
+        return {"clips_per_s": 3 * pieces.config.train.batch_size / wall}
+
+
+def bench_processes(store: Store) -> dict[str, float]:
+    """One process with all cores against two that share them."""
+    one = work_in_team(store.path)["clips_per_s"]
+    two = launch(["bench", "train", "--worker", str(store.path)], 2)["clips_per_s"]
+    return {"one_clips_per_s": one, "two_clips_per_s": two, "two_over_one": two / one}
+
+
+def bench_train(*, quick: bool = False) -> dict[str, Any]:
+    """All figures; rates are clips per second, times seconds, memory bytes on top of the model."""
+    found: dict[str, Any] = {
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(),
+        "load_before": os.getloadavg()[0],  # other work on the machine spoils every figure below
+        "sigreg": bench_sigreg(),
+    }
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        store = made_up_store(folder / "micro", episodes=20, length=60, size=64)
+        found["micro"] = bench_micro(store)
+        if not quick:
+            found["paper"] = bench_paper(folder)
+            found["lrc_over_lwm"] = found["paper"]["lrc_over_lwm"]
+            found["processes"] = bench_processes(store)
+    return found
+
+
+def main(argv: list[str]) -> dict[str, Any]:
+    """Measure and show."""
+    args = parse(BenchTrainArgs, argv, "bench train", "Measure how fast training is on this machine.")
+    if args.worker is not None:
+        return work_in_team(args.worker)
+    found = bench_train(quick=args.quick)
+    show(found)
+    return found
+
+
+def show(found: dict[str, Any]) -> None:
+    """The figures that matter, as a table."""
+    sliced, micro = found["sigreg"], found["micro"]
+    rows = [
+        ["SIGReg, ms", 1e3 * sliced["seconds"], 1e3 * sliced["plain_seconds"], sliced["ratio"]],
+        ["SIGReg, MB", sliced["bytes"] / 1e6, sliced["plain_bytes"] / 1e6, sliced["memory_ratio"]],
+    ]
+    for size, system in ((size, system) for size in ("micro", "paper") for system in ("lrc", "lwm")):
+        if size in found:
+            ours, plain = (found[size][key]["clips_per_s"] for key in (system, f"plain_{system}"))
+            rows.append([f"{size} {system}, clips/s", ours, plain, ours / plain])
+    shown = [[name, *(f"{value:.2f}" for value in values)] for name, *values in rows]
+    table(f"training on {found['threads']} threads", ["", "here", "plain", "times"], shown)
+    parts = " ".join(f"{name} {1e3 * value:.0f}" for name, value in micro["parts"].items())
+    say(f"the loader alone gives {micro['loader_clips_per_s']:.0f} clips/s")
+    say(f"milliseconds of a micro step: {parts}")
+    if "paper" in found:
+        say(f"a paper-size step of LRC-JEPA takes {found['lrc_over_lwm']:.2f} times one of LWM")
+        say(f"two processes give {found['processes']['two_over_one']:.2f} times the rate of one")
+    if found["load_before"] > 0.5:
+        say(f"the machine was busy (load {found['load_before']:.1f}), so take every figure with care")
