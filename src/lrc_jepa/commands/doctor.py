@@ -24,7 +24,15 @@ from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.recipes import get_recipe
 
 PACKAGES = ("torch", "numpy", "safetensors", "tyro", "rich", "gymnasium", "scipy", "matplotlib", "jinja2")
-OPTIONAL: dict[str, tuple[str, str]] = {}
+OPTIONAL: dict[str, tuple[str, str]] = {
+    "pymunk": ("Push-T", "pip install 'lrc-jepa[envs]'"),
+    "dm_control": ("Reacher", "pip install 'lrc-jepa[envs]'"),
+    "ogbench": ("Cube", "pip install 'lrc-jepa[envs]'"),
+    "pyarrow": ("LeRobot datasets", "pip install 'lrc-jepa[lerobot]'"),
+    "lance": ("Lance datasets", "pip install 'lrc-jepa[lance]'"),
+    "zarr": ("zarr datasets", "pip install 'lrc-jepa[zarr]'"),
+    "transformers": ("DINOv2 and V-JEPA2", "pip install 'lrc-jepa[pretrained]'"),
+}
 """Importable module -> what it is for, and the command that installs it."""
 LEAST_DISK = 5e9  # bytes a micro experiment may want
 
