@@ -3,9 +3,7 @@
 import copy
 import dataclasses
 import functools
-import importlib.util
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
+from lrc_jepa.bench import plan as bench
 from lrc_jepa.config import ClipConfig, EncoderConfig, ModelConfig, PlanConfig, PredictorConfig, RunConfig
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.errors import BadInput
@@ -308,28 +307,16 @@ def test_the_step_can_be_compiled(monkeypatch):
         LatentCost(model, past, blocks, goal, PlanConfig(compile=True))
 
 
-def benchmark():
-    path = Path(__file__).parents[1] / "benchmarks" / "plan.py"
-    spec = importlib.util.spec_from_file_location("bench_plan", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_benchmark_measures_what_it_says():
-    threads = torch.get_num_threads()
-    bench = benchmark()
-    found = bench.bench_rollout("debug", iterations=2, samples=40, rounds=1, threads=threads)
+    found = bench.main(["--size", "debug", "--iterations", "2", "--rounds", "1", "--threads", "1", "--quick"])
     assert {"plain_s", "cached_s", "ratio", "gflops", "matmul_gflops", "max_rel_diff"} <= set(found)
     assert found["max_rel_diff"] < 1e-4 and found["cached_gflop"] < found["plain_gflop"]
     assert found["gflops"] == pytest.approx(found["cached_gflop"] / found["cached_s"])
     assert found["share_of_matmul"] < 1
-    rows = bench.bench_environments(
-        "debug", counts=(1, 4), rounds=1, threads=threads, iterations=2, samples=40
-    )
+    rows = bench.bench_environments("debug", (1, 4), rounds=1, iterations=2, samples=40)
     assert [row["environments"] for row in rows] == [1, 4]
 
 
 def test_memory_is_flat_over_twenty_replans():
-    found = benchmark().bench_memory("debug", replans=20, samples=100)
+    found = bench.bench_memory("debug", replans=20, samples=100)
     assert len(found["resident_mb"]) == 20 and found["growth_mb"] < 4

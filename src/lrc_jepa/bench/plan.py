@@ -1,25 +1,22 @@
-"""How fast planning is: plain against cached rollout, against bare matrix products, and what a search needs.
+"""`lrc bench plan`: how fast planning is, and what a search needs.
 
-    python benchmarks/plan.py --size paper --rounds 3 --threads 2
-
-prints one JSON object. Weights are random (an untrained model's gates are closed, which is neither
-slower nor faster, but would hide a wrong answer). Timings alternate between the things compared, so
-that a machine that slows down slows all of them.
+The plain loop against the cached rollout, both against bare matrix products of the same shapes,
+memory over many replans, many environments at once, and the planners on a perfect model. Weights are
+random (an untrained model's gates are closed, which is neither slower nor faster, but would hide a
+wrong answer). Timings alternate between the things compared, so that a busy machine is unfair to none.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import gc
-import json
 import os
 import resource
-import statistics
-import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -27,7 +24,10 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from lrc_jepa.bench.measure import alternate
+from lrc_jepa.commands.arguments import parse
 from lrc_jepa.config import ImprovedConfig, PlanConfig
+from lrc_jepa.console import say, table
 from lrc_jepa.envs import tworoom
 from lrc_jepa.models import build_model
 from lrc_jepa.plan.cost import LatentCost
@@ -92,27 +92,33 @@ class Products(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def bare_products(found: list[tuple[int, Tensor]]) -> Callable[[], None]:
-    """A function that makes these products, in this order, and nothing else.
+def bare_products(problem: Problem, config: PlanConfig, times: int) -> Callable[[], None]:
+    """A function that makes the matrix products of so many iterations, in their order, and nothing else.
 
     The right sides are the model's own weights: reading them is part of a product's price.
     """
-    shapes = {(rows, *right.shape) for rows, right in found}
+    cost, products = problem.cost(config), Products()
+    with torch.no_grad(), products:  # in inference mode the products would hide behind `linear`
+        cost(problem.candidates(config))
+    shapes = {(rows, *right.shape) for rows, right in products.found}
     buffers = {(m, k, n): (torch.randn(m, k), torch.empty(m, n)) for m, k, n in shapes}
 
+    @torch.inference_mode()
     def run() -> None:
-        for rows, right in found:
-            left, out = buffers[rows, right.shape[0], right.shape[1]]
-            torch.mm(left, right, out=out)
+        for _ in range(times):
+            for rows, right in products.found:
+                left, out = buffers[rows, right.shape[0], right.shape[1]]
+                torch.mm(left, right, out=out)
 
     return run
 
 
-def seconds(function: Callable[[], Any]) -> float:
-    """How long one call takes."""
-    begun = time.perf_counter()
-    function()
-    return time.perf_counter() - begun
+def count_work(problem: Problem, config: PlanConfig) -> tuple[int, Tensor]:
+    """Floating-point operations of one iteration's matrix products, and the costs it found."""
+    cost, plans = problem.cost(config), problem.candidates(config)
+    with torch.inference_mode(), FlopCounterMode(display=False) as counter:
+        costs = cost(plans)
+    return counter.get_total_flops(), costs
 
 
 def bench_rollout(
@@ -123,66 +129,48 @@ def bench_rollout(
     horizon: int = 5,
     history: int = 1,
     rounds: int = 3,
-    threads: int = 2,
     compiled: bool = False,
 ) -> dict[str, Any]:
     """CEM with the plain and the cached rollout, and the bare products of the cached one's shapes.
 
     `gflops` counts the matrix products that the cached rollout makes, over the time of whole solves.
+    Figures that start with `cpu_` are of processor time, which a busy machine changes least.
     """
-    torch.set_num_threads(threads)
     problem = Problem(size, history=history)
     base = PlanConfig(samples=samples, iterations=iterations, horizon=horizon)
     configs = {mode: dataclasses.replace(base, rollout=mode) for mode in ("plain", "cached")}
-    plans = problem.candidates(base)
-    costs, flops = {}, {}
-    products = Products()
-    with torch.inference_mode():
-        for mode, config in configs.items():
-            cost = problem.cost(config)
-            with FlopCounterMode(display=False) as counter:
-                costs[mode] = cost(plans)
-            flops[mode] = counter.get_total_flops()
-    cost = problem.cost(configs["cached"])
-    with torch.no_grad(), products:  # in inference mode the products would hide behind `linear`
-        cost(plans)
-    run_products = bare_products(products.found)
+    (plain_flops, plain_costs), (flops, costs) = (count_work(problem, config) for config in configs.values())
     if compiled:
         configs["compiled"] = dataclasses.replace(configs["cached"], compile=True)
-        problem.solve(dataclasses.replace(configs["compiled"], iterations=2))  # the warm-up
-    taken: dict[str, list[float]] = {name: [] for name in (*configs, "products")}
-    for config in configs.values():
-        problem.solve(dataclasses.replace(config, iterations=1))
-    for _ in range(rounds):
-        for name, config in configs.items():
-            taken[name].append(seconds(lambda config=config: problem.solve(config)))  # type: ignore[misc]
-            with torch.inference_mode():
-                taken["products"].append(
-                    seconds(lambda: [run_products() for _ in range(max(1, iterations // 3))])
-                )
-    middle = {name: statistics.median(values) for name, values in taken.items()}
-    per_pass = middle["products"] / max(1, iterations // 3)
-    result = {
+    works: dict[str, Callable[[], Any]] = {
+        name: partial(problem.solve, config) for name, config in configs.items()
+    }
+    works["products"] = bare_products(problem, configs["cached"], iterations)
+    spent = alternate(works, rounds)
+    gflop = flops * iterations / 1e9
+    found = {
         "size": size,
-        "threads": threads,
+        "threads": torch.get_num_threads(),
         "samples": samples,
         "iterations": iterations,
         "horizon": horizon,
         "history": history,
-        "plain_s": middle["plain"],
-        "cached_s": middle["cached"],
-        "ratio": statistics.median(p / c for p, c in zip(taken["plain"], taken["cached"], strict=True)),
-        "plain_gflop": flops["plain"] * iterations / 1e9,
-        "cached_gflop": flops["cached"] * iterations / 1e9,
-        "gflops": flops["cached"] * iterations / 1e9 / middle["cached"],
-        "matmul_gflops": flops["cached"] / 1e9 / per_pass,
-        "max_rel_diff": float(((costs["plain"] - costs["cached"]).abs() / costs["plain"].abs()).max()),
+        "plain_s": spent["plain"].wall,
+        "cached_s": spent["cached"].wall,
+        "ratio": spent["plain"].wall / spent["cached"].wall,
+        "cpu_ratio": spent["plain"].cpu / spent["cached"].cpu,
+        "plain_gflop": plain_flops * iterations / 1e9,
+        "cached_gflop": gflop,
+        "gflops": gflop / spent["cached"].wall,
+        "matmul_gflops": gflop / spent["products"].wall,
+        "share_of_matmul": spent["products"].wall / spent["cached"].wall,
+        "cpu_share_of_matmul": spent["products"].cpu / spent["cached"].cpu,
+        "max_rel_diff": float(((plain_costs - costs).abs() / plain_costs.abs()).max()),
     }
-    result["share_of_matmul"] = result["gflops"] / result["matmul_gflops"]
     if compiled:
-        result["compiled_s"] = middle["compiled"]
-        result["compiled_ratio"] = middle["plain"] / middle["compiled"]
-    return result
+        found["compiled_s"] = spent["compiled"].wall
+        found["compiled_ratio"] = spent["plain"].wall / spent["compiled"].wall
+    return found
 
 
 def resident_mb() -> float:
@@ -207,23 +195,17 @@ def bench_memory(size: str, *, replans: int = 20, iterations: int = 2, samples: 
 
 
 def bench_environments(
-    size: str,
-    *,
-    counts: tuple[int, ...] = (1, 2, 5, 10, 25, 50),
-    rounds: int = 3,
-    threads: int = 2,
-    **changes: Any,
+    size: str, counts: tuple[int, ...], *, rounds: int = 3, **changes: Any
 ) -> list[dict[str, Any]]:
     """Solves per second against the number of environments planned together."""
-    torch.set_num_threads(threads)
     config = dataclasses.replace(PlanConfig(), **changes)
-    rows = []
-    for count in counts:
-        problem = Problem(size, environments=count)
-        problem.solve(dataclasses.replace(config, iterations=1))
-        taken = statistics.median(seconds(lambda p=problem: p.solve(config)) for _ in range(rounds))  # type: ignore[misc]
-        rows.append({"size": size, "environments": count, "solve_s": taken, "solves_per_s": count / taken})
-    return rows
+    works = {count: partial(Problem(size, environments=count).solve, config) for count in counts}
+    spent = alternate({str(count): work for count, work in works.items()}, rounds)
+    taken = {count: spent[str(count)].wall for count in counts}
+    return [
+        {"size": size, "environments": count, "solve_s": wall, "solves_per_s": count / wall}
+        for count, wall in taken.items()
+    ]
 
 
 SEARCHES: list[tuple[str, dict[str, Any]]] = [
@@ -281,37 +263,72 @@ def bench_search(pairs: int = 300, seed: int = 0, scale: float = 0.5) -> list[di
     return rows
 
 
-def main() -> None:
-    """Run all of it and print one JSON object."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+@dataclass(frozen=True)
+class BenchPlanArgs:
+    """What to measure."""
+
+    size: Literal["paper", "micro", "debug"] = "paper"
+    """Whose network: a recipe's size."""
+    iterations: int = 30
+    """CEM iterations in a solve."""
+    rounds: int = 3
+    """Solves of each kind, after one to warm up; the fastest counts."""
+    threads: int = 2
+    """Threads of the processor."""
+    compiled: bool = False
+    """Measure the compiled rollout too; its warm-up takes minutes."""
+    quick: bool = False
+    """Only the two rollouts and the matrix products."""
+
+
+ENVIRONMENTS = {"paper": (1, 4), "micro": (1, 2, 5, 10, 25, 50), "debug": (1, 4)}
+
+
+def main(argv: list[str]) -> dict[str, Any]:
+    """Measure and show."""
+    args = parse(BenchPlanArgs, argv, "bench plan", "Measure how fast planning is on this machine.")
+    found: dict[str, Any] = {"load_before": os.getloadavg()[0]}  # other work spoils every figure below
+    before = torch.get_num_threads()
+    torch.set_num_threads(args.threads)
+    try:
+        found |= bench_rollout(
+            args.size, iterations=args.iterations, rounds=args.rounds, compiled=args.compiled
+        )
+        if not args.quick:
+            found["memory"] = bench_memory(args.size)
+            found["environments"] = bench_environments(
+                args.size, ENVIRONMENTS[args.size], rounds=args.rounds, iterations=args.iterations
+            )
+            found["search"] = bench_search()
+    finally:
+        torch.set_num_threads(before)
+    show(found)
+    return found
+
+
+def show(found: dict[str, Any]) -> None:
+    """The figures that matter, as tables."""
+    rows = [["plain loop", f"{found['plain_s']:.2f}", f"{found['plain_gflop']:.0f}", "1.00"]]
+    rows.append(
+        ["cached", f"{found['cached_s']:.2f}", f"{found['cached_gflop']:.0f}", f"{found['ratio']:.2f}"]
     )
-    parser.add_argument("--size", choices=("paper", "micro", "debug"), default="micro")
-    parser.add_argument("--iterations", type=int, default=30)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--compiled", action="store_true", help="measure the compiled rollout too")
-    parser.add_argument("--only", choices=("rollout", "memory", "environments", "search"), default=None)
-    args = parser.parse_args()
-    result: dict[str, Any] = {}
-    if args.only in (None, "rollout"):
-        result["rollout"] = bench_rollout(
-            args.size,
-            iterations=args.iterations,
-            rounds=args.rounds,
-            threads=args.threads,
-            compiled=args.compiled,
-        )
-    if args.only in (None, "memory"):
-        result["memory"] = bench_memory(args.size)
-    if args.only in (None, "environments"):
-        result["environments"] = bench_environments(
-            args.size, rounds=args.rounds, threads=args.threads, iterations=args.iterations
-        )
-    if args.only in (None, "search"):
-        result["search"] = bench_search()
-    print(json.dumps(result, indent=2))
-
-
-if __name__ == "__main__":
-    main()
+    if "compiled_s" in found:
+        rows.append(["cached, compiled", f"{found['compiled_s']:.2f}", "", f"{found['compiled_ratio']:.2f}"])
+    title = (
+        f"{found['size']} size, {found['samples']} x {found['iterations']} plans, {found['threads']} threads"
+    )
+    table(title, ["rollout", "s per solve", "GFLOP", "times"], rows)
+    say(
+        f"cached: {found['gflops']:.0f} GFLOP/s, {100 * found['share_of_matmul']:.0f}% of the "
+        f"{found['matmul_gflops']:.0f} that its matrix products reach alone; "
+        f"costs differ by at most {found['max_rel_diff']:.0e}"
+    )
+    if "search" in found:
+        say(f"memory over {found['memory']['replans']} replans: {found['memory']['growth_mb']:+.1f} MB")
+        rows = [[str(r["environments"]), f"{r['solves_per_s']:.2f}"] for r in found["environments"]]
+        table("together", ["environments", "solves per s"], rows)
+        columns = ("planner", "samples", "iterations", "std", "colour", "plans_scored", "reached")
+        rows = [["" if r[c] is None else str(r[c]) for c in columns] for r in found["search"]]
+        table("search with a perfect model of TwoRoom, of 300 pairs", list(columns), rows)
+    if found["load_before"] > 0.5:
+        say(f"the machine was busy (load {found['load_before']:.1f}), so take every figure with care")
