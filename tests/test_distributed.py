@@ -55,16 +55,28 @@ def averaged(gradients):
 
 
 def term_config(term):
+    """LRC-JEPA with everything that a term could ask of it, under one term."""
     base = small_run()
     recipe = get_recipe("tworoom-lrc+idm-debug")
-    model = replace(base.model, inverse=recipe.model.inverse)
-    return replace(base, model=model, objective=replace(base.objective, weights={term: 1.0}))
+    return replace(
+        base,
+        clip=replace(base.clip, far=True),
+        model=replace(base.model, inverse=recipe.model.inverse),
+        objective=replace(base.objective, weights={term: 1.0}),
+    )
+
+
+MEANS = {
+    "features",
+    "masked",
+    "consistency",
+}  # of slots, which LRC-JEPA has not: plain means over equal shares
 
 
 def gradients_of_every_term(data):
     """Every term's value, and its gradient in all weights through DDP, in double precision."""
     found = {}
-    for term in TERMS:
+    for term in [name for name in TERMS if name not in MEANS]:
         pieces = pieces_of(term_config(term), data, "unused")
         pieces.model.double().train()
         network = Network(pieces.model, pieces.objective, pieces.config.train)

@@ -21,6 +21,7 @@ ORDER = [
     "report",
     "recipes",
     "commands",
+    "bench",
     "cli",
 ]
 

@@ -66,8 +66,10 @@ class BatchNorm(nn.BatchNorm1d):
             sums = total(torch.stack([shifted.sum(dim=0), shifted.square().sum(dim=0)])) / count
             mean = sums[0]
             variance = sums[1] - mean.square()
-            scale = torch.rsqrt(variance + self.eps) * self.weight
-            normed = torch.addcmul(self.bias - mean * scale, shifted, scale)
+            scale = torch.rsqrt(variance + self.eps)
+            normed = (shifted - mean) * scale
+            if self.affine:
+                normed = torch.addcmul(self.bias, normed, self.weight)
         self._track(about + mean.detach(), variance.detach() * (count / (count - 1)))
         return normed.to(x.dtype)
 

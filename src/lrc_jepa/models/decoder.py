@@ -14,7 +14,8 @@ def unpatchify(patches: Tensor, patch: int, side: int) -> Tensor:
     """(B, rows*columns, patch*patch*3) -> (B, 3, side, side)."""
     rows = side // patch
     grid = patches.unflatten(-1, (patch, patch, 3)).unflatten(1, (rows, rows))  # (B, r, c, p, p, 3)
-    return grid.permute(0, 5, 1, 3, 2, 4).reshape(len(patches), 3, side, side)
+    # Colours stay innermost, as in the stored frames: whole runs are copied, and the loss meets its match.
+    return grid.transpose(2, 3).reshape(len(patches), side, side, 3).permute(0, 3, 1, 2)
 
 
 class Decoder(nn.Module):

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from lrc_jepa.config import PredictorConfig, RunConfig
 from lrc_jepa.errors import BadInput
-from lrc_jepa.models.blocks import CausalAttention, FeedForward
+from lrc_jepa.models.blocks import BatchNorm, CausalAttention, FeedForward
 from lrc_jepa.models.seeing import Seeing
 from lrc_jepa.types import Clip, Outputs, Spec
 
@@ -76,9 +76,7 @@ class PatchModel(Seeing):
         )
         self.action_encoder = nn.Linear(self.spec.action_dim, channels)
         self.proprio_encoder = (
-            nn.Sequential(
-                nn.BatchNorm1d(model.proprio_dim, affine=False), nn.Linear(model.proprio_dim, channels)
-            )
+            nn.Sequential(BatchNorm(model.proprio_dim, affine=False), nn.Linear(model.proprio_dim, channels))
             if model.proprio
             else None
         )

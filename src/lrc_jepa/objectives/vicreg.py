@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lrc_jepa.collective import all_rows
+from lrc_jepa.collective import all_rows, total, world_size
 from lrc_jepa.config import ContextRegConfig, VarianceRegConfig
 
 
@@ -74,5 +74,6 @@ def time_hinge(z: Tensor, config: VarianceRegConfig) -> Tensor:
     What all clips of the batch do at a time step is taken away first.
     """
     with torch.autocast(z.device.type, enabled=False):
-        moved = z.float() - z.float().mean(dim=0, keepdim=True)
+        rows = z.float()
+        moved = rows - total(rows.sum(dim=0)) / (len(rows) * world_size())
         return F.relu(config.gamma - (moved.var(dim=1) + config.epsilon).sqrt()).mean()

@@ -42,7 +42,8 @@ class Feed:
     def hold_if_small(self) -> bool:
         """Read the frames into memory if they take no more than their share of what is free."""
         local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # each process of a machine holds a copy
-        fits = self.clips.store.pixels.nbytes * local <= self.config.memory * free_memory()
+        size = 0 if "features" in self.clips.columns else self.clips.store.pixels.nbytes
+        fits = 0 < size * local <= self.config.memory * free_memory()
         if fits:
             self.clips.hold()
         return fits
