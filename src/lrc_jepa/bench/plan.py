@@ -9,7 +9,6 @@ wrong answer). Timings alternate between the things compared, so that a busy mac
 from __future__ import annotations
 
 import dataclasses
-import gc
 import os
 import resource
 from collections.abc import Callable
@@ -188,7 +187,6 @@ def bench_memory(size: str, *, replans: int = 20, iterations: int = 2, samples: 
     held = []
     for _ in range(replans):
         problem.solve(config)
-        gc.collect()
         held.append(resident_mb())
     settled = held[min(3, replans - 1) :]
     return {"size": size, "replans": replans, "resident_mb": held, "growth_mb": settled[-1] - settled[0]}
