@@ -18,6 +18,7 @@ COMMANDS = {
     "data": "look at a dataset: info, validate",
     "train": "train a recipe on a dataset",
     "plan": "reach image goals with a trained model, beside reference policies",
+    "theory": "train in a world whose optimum is known, and compare with the theorem",
     "report": "write one page about one or several runs",
     "doctor": "check what is installed here and what it can do",
 }
