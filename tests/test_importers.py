@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import zipfile
 from itertools import pairwise
@@ -325,3 +326,27 @@ def test_zarr_in_a_zip_and_in_format_3(tmp_path):
         new.create_array(name, shape=values.shape, dtype=values.dtype, chunks=old[name].chunks)[:] = values
     import_dataset(tmp_path / "new", tmp_path / "out", size=16)
     check_rows(Store(tmp_path / "out"), made, "state", 0)
+
+
+def test_an_episode_of_one_frame_has_no_action(tmp_path):
+    made = episodes((1, 4))
+    root = images(tmp_path, made)
+    np.savez(root / "run0" / "actions.npz", action=np.zeros((0, 2), np.float32))
+    (root / "run0" / "actions.csv").unlink()
+    for folder, episode in ((root / "run1", made[1]),):
+        np.savez(folder / "actions.npz", action=episode.action[:-1])
+        (folder / "actions.csv").unlink()
+    import_dataset(root, tmp_path / "out", size=16)
+    store = Store(tmp_path / "out")
+    assert store.ep_len.tolist() == [1, 4] and np.array_equal(store.action[1:4], made[1].action[:3])
+
+
+def test_bounds_that_do_not_fit_are_left_out(tmp_path):
+    path = minari(tmp_path, episodes())
+    file = path / "data" / "metadata.json"
+    metadata = json.loads(file.read_text())
+    space = json.loads(metadata["action_space"])
+    metadata["action_space"] = json.dumps(space | {"low": [-1.0] * 3, "high": [1.0] * 3})
+    file.write_text(json.dumps(metadata))
+    import_dataset(path, tmp_path / "out", size=16)
+    assert "action_low" not in Store(tmp_path / "out").meta

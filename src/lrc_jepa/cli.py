@@ -25,6 +25,7 @@ COMMANDS = {
     "stress": "plan with a smaller latent or disturbed pictures",
     "ablate": "vary one field of a recipe and measure what it does",
     "lab": "every experiment that applies to a run, and one page",
+    "theory": "train in a world whose optimum is known, and compare with the theorem",
     "report": "write one page about one or several runs",
     "bench": "measure how fast training, planning and the worlds are here",
     "doctor": "check what is installed here and what it can do",

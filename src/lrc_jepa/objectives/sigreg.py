@@ -67,7 +67,8 @@ def sigreg(z: Tensor, config: SigRegConfig, generator: torch.Generator) -> Tenso
     with torch.autocast(z.device.type, enabled=False):
         rows = _groups(z, config)
         a = directions(rows.shape[-1], config, generator).to(rows)
-        statistic: Tensor = _OnePass.apply(rows, a, _waves(config, rows.dtype, rows.device))
+        wanted = torch.is_grad_enabled() and rows.requires_grad
+        statistic: Tensor = _OnePass.apply(rows, a, _waves(config, rows.dtype, rows.device), wanted)[0]
         return statistic
 
 
@@ -140,8 +141,8 @@ class _OnePass(torch.autograd.Function):
     """Value and gradient of the statistic, chunk by chunk over the directions."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, a: Tensor, waves: _Waves) -> Tensor:
-        """Rows (G,n,D), directions (D,P) -> scalar."""
+    def forward(rows: Tensor, a: Tensor, waves: _Waves, wanted: bool) -> tuple[Tensor, Tensor | None]:
+        """Rows (G,n,D), directions (D,P) -> scalar, and where it is wanted its gradient in the rows."""
         groups, count, width = rows.shape
         projections = a.shape[1]
         flat = rows.reshape(-1, width).mul(waves.step).T  # (D, G*n)
@@ -150,7 +151,7 @@ class _OnePass(torch.autograd.Function):
         sums = _sums_of_all(waves, flat, a, buffer, groups) if world_size() > 1 else None
         count *= world_size()
         value, scale = rows.new_zeros(()), 1 / (groups * projections)
-        gradient = torch.zeros_like(rows).flatten(0, 1) if ctx.needs_input_grad[0] else None
+        gradient = torch.zeros_like(rows).flatten(0, 1) if wanted else None
         for start in range(0, projections, chunk):
             part = a[:, start : start + chunk].T  # (p, D)
             held = buffer[:, :, : len(part)]
@@ -170,15 +171,32 @@ class _OnePass(torch.autograd.Function):
                 gradient.addmm_(slope.T, part, alpha=scale)
         if gradient is not None:
             # Every process holds this same value, and DDP will average over them.
-            ctx.save_for_backward(gradient.view(rows.shape) * world_size())
-        return value * (count * scale)
+            gradient = gradient.view(rows.shape) * world_size()
+        return value * (count * scale), gradient
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor | None]) -> None:
+        """Keep the gradient, which is all that the backward pass needs."""
+        if output[1] is not None:
+            ctx.mark_non_differentiable(output[1])
+            ctx.save_for_backward(output[1])
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, upstream: Tensor, _: Tensor | None) -> tuple[Tensor, None, None, None]:
         """The gradient is already there."""
         (gradient,) = ctx.saved_tensors
-        return gradient * upstream, None, None
+        return gradient * upstream, None, None, None
+
+    @staticmethod
+    def vmap(
+        info: Any, dims: tuple[Any, ...], rows: Tensor, a: Tensor, waves: _Waves, wanted: bool
+    ) -> tuple[tuple[Tensor, Tensor | None], tuple[int, int | None]]:
+        """Many models at once (`torch.vmap`): one after the other, with the same directions for all."""
+        wanted = torch.is_grad_enabled() and rows.requires_grad  # inside vmap nothing says that it is
+        found = [_OnePass.apply(part, a, waves, wanted) for part in rows.movedim(dims[0], 0)]
+        values, gradients = zip(*found, strict=True)
+        return (torch.stack(values), torch.stack(gradients) if wanted else None), (0, 0 if wanted else None)
 
 
 def _chunk(rows: Tensor, projections: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -162,7 +163,7 @@ def numeric(values: Any) -> Array | None:
         return None
     if array.dtype.kind not in "biuf" or array.ndim == 0:
         return None
-    return array if array[:1].size <= WIDEST else None
+    return array if 0 < math.prod(array.shape[1:]) <= WIDEST else None
 
 
 def json_number(value: Any) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -49,7 +50,7 @@ def blocked_actions(actions: Array, length: int, stride: int) -> NDArray[np.floa
         raise BadInput(f"{len(actions)} rows of actions do not fit {length} frames")
     kept = -(-length // stride)
     with np.errstate(over="ignore", invalid="ignore"):
-        flat = actions.reshape(len(actions), -1).astype(np.float32)
+        flat = actions.reshape(len(actions), math.prod(actions.shape[1:])).astype(np.float32)
     padded = np.zeros((kept * stride, flat.shape[1]), np.float32)
     padded[: len(flat)] = flat
     return padded.reshape(kept, stride * flat.shape[1])
@@ -90,6 +91,7 @@ class Conversion:
         self.count = len(source.lengths) if episodes is None else min(episodes, len(source.lengths))
         self.total = int(source.lengths[: self.count].sum())
         self.native: list[int] | None = None  # height and width of the source's frames
+        self.width = 0  # numbers in one action of the store
         self.names: dict[str, str] = {}
 
     def check_space(self, out: Path) -> None:
@@ -118,7 +120,9 @@ class Conversion:
     def run(self, writer: StreamWriter, *, skip_damaged: bool) -> None:
         """Write every episode that is not settled yet."""
         if writer.notes:
-            self.names, self.native = writer.notes["names"], writer.notes["native"]
+            if set(writer.notes) != {"names", "native", "width"}:
+                raise BadInput(f"the journal in {writer.work} is damaged; start again without --resume")
+            self.names, self.native, self.width = (writer.notes[n] for n in ("names", "native", "width"))
         done = int(self.source.lengths[: writer.settled].sum())
         for episode in range(writer.settled, self.count):
             self.progress(done, self.total)
@@ -143,7 +147,9 @@ class Conversion:
         unknown = sorted(set(found) - set(self.names))
         if unknown:
             raise BadInput(f"column {unknown[0][:80]} is not in every episode")
-        return tidy(found, self.names, length, self.stride)
+        made = tidy(found, self.names, length, self.stride)
+        self.width = made["action"].shape[1]
+        return made
 
     def _write(self, episode: int, writer: StreamWriter, done: int) -> None:
         length = int(self.source.lengths[episode])
@@ -168,7 +174,11 @@ class Conversion:
         self, writer: StreamWriter, squares: list[Array], columns: dict[str, Array], written: int
     ) -> int:
         if squares:
-            writer.notes = writer.notes or {"names": self.names, "native": self.native}
+            writer.notes = writer.notes or {
+                "names": self.names,
+                "native": self.native,
+                "width": self.width,
+            }
             end = written + len(squares)
             rows = {name: values[written:end] for name, values in columns.items()}
             writer.append({"pixels": np.stack(squares), **rows})
@@ -182,8 +192,9 @@ class Conversion:
         rate = info.pop("frame_rate", None)
         bounds: dict[str, list[float]] = {}
         for key in ("action_low", "action_high"):
-            if key in info:
-                bounds[key] = info.pop(key) * self.stride  # a list: repeated for each joined action
+            bound = info.pop(key, []) * self.stride  # a list: repeated for each joined action
+            if bound and len(bound) == self.width:
+                bounds[key] = bound
         return {
             "world": "imported",
             "frame_rate": rate / self.stride if rate else None,

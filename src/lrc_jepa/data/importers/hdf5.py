@@ -230,7 +230,7 @@ class SwmHdf5(Source):
             with reading(f"{self.what}: {name}"):
                 values = numeric(dataset[start : start + int(self.lengths[episode])])
             if values is not None:
-                found["timestamp" if name == "time" else name] = values
+                found["timestamp" if name == "time" and "timestamp" not in self.quantities else name] = values
         return found
 
     def close(self) -> None:

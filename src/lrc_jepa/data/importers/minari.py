@@ -8,6 +8,7 @@ with zeros and never read. Images are stored raw or as one JPEG per frame.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,7 @@ class Minari(Source):
                 values = numeric(dataset[:])
             if values is None:
                 raise BadInput(f"{self.what}, episode {episode}: {name} does not hold numbers")
-            parts.append(values.reshape(len(values), -1))
+            parts.append(values.reshape(len(values), math.prod(values.shape[1:])))
         if not parts or len({len(part) for part in parts}) != 1:
             raise BadInput(f"{self.what}, episode {episode}: the actions are missing or uneven")
         return np.concatenate(parts, axis=1)

@@ -1,0 +1,261 @@
+"""What `lrc theory` found: tables, counts of what held, and figures, from rows alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from lrc_jepa.report.figures import _drawing, _svg, colour
+from lrc_jepa.report.rows import Row
+
+SHADES = {"lrc-stopgrad": "#e07a1f"}  # a variant of lrc, beside it only here
+MARKS = {"lrc": "o", "lwm": "s", "lrc-stopgrad": "^"}  # told apart in grey as well
+
+
+def _over_floor(row: Row) -> float | None:
+    return row["prediction_error"] / row["prediction_floor"] if row["prediction_floor"] else None
+
+
+def _over_theorem(row: Row) -> float | None:
+    return None if row["objective_theorem"] is None else row["objective"] - row["objective_theorem"]
+
+
+Measure = Callable[[Row], float | None]
+
+COLUMNS: dict[str, Measure] = {
+    "s from z, rotated": lambda row: row["s_z_orthogonal"],
+    "s from z": lambda row: row["s_z_probe"],
+    "s from z, u": lambda row: row.get("s_zu_probe"),
+    "v from u": lambda row: row.get("v_u_probe"),
+    "v from z": lambda row: row["v_z_probe"],
+    "bits of v in z": lambda row: row["v_z_bits"],
+    "error / q": _over_floor,
+    "cost over theorem's": _over_theorem,
+    "TC of z, bits": lambda row: row["tc_neighbours"],
+    "SIGReg / floor": lambda row: row["sigreg_over_floor"],
+}
+"""What the table shows of a run; R² unless it says otherwise. Without a u, or a floor, nothing."""
+
+ENOUGH, LITTLE, NEAR = 0.95, 0.1, 1.25
+"""R² that counts as recovered; bits that count as none; times its floor at which SIGReg counts as reached."""
+
+CLAIMS: dict[str, Callable[[Row], bool | None]] = {
+    "(i) u tells v": lambda row: row["v_u_probe"] >= ENOUGH if "v_u_probe" in row else None,
+    "(i) z tells s, given u": lambda row: row["s_zu_probe"] >= ENOUGH if "s_zu_probe" in row else None,
+    "(iii) z tells nothing of v": lambda row: row["v_z_bits"] <= LITTLE,
+    "(iv) z is N(0, I)": lambda row: row["tc_neighbours"] <= LITTLE and row["sigreg_over_floor"] <= NEAR,
+    "z is s, rotated": lambda row: row["s_z_orthogonal"] >= ENOUGH,
+    "no cheaper than the theorem's": lambda row: None if (o := _over_theorem(row)) is None else o >= 0,
+}
+"""What the theorem says, as yes or no for one run; None where it does not apply."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One system in one setting, over its seeds."""
+
+    system: str
+    setting: str
+    seeds: int
+    values: dict[str, tuple[float, float] | None]
+    """Column -> mean and standard deviation over seeds."""
+    held: dict[str, tuple[int, int] | None]
+    """Claim -> in how many runs it held, of how many."""
+
+    @property
+    def name(self) -> str:
+        """What to call the line."""
+        return f"{self.system}, {self.setting}"
+
+    def cells(self, columns: list[str]) -> list[str]:
+        """The line as text."""
+        return [self.name, *(_spread(self.values[column]) for column in columns)]
+
+    def counts(self) -> list[str]:
+        """What held, as text."""
+        return [self.name, *("-" if h is None else f"{h[0]} of {h[1]}" for h in self.held.values())]
+
+
+def _spread(value: tuple[float, float] | None) -> str:
+    return "-" if value is None else f"{value[0]:.2f} ± {value[1]:.2f}"
+
+
+def newest_experiment(rows: list[Row], experiment: str | None = None) -> list[Row]:
+    """The rows of one experiment: the one named, or the one written last."""
+    mine = [row for row in rows if row["kind"] == "theory"]
+    name = experiment or (mine[-1]["experiment"] if mine else None)
+    return [row for row in mine if row["experiment"] == name]
+
+
+def _setting(row: Row) -> str:
+    if row["sweep"] == "base":
+        return "base"
+    value = f"{row['field']} {row['settings'][row['field']]:g}"
+    return value if row["sweep"] == row["field"] else f"{row['sweep']}, {value}"
+
+
+def _line(rows: list[Row]) -> Line:
+    values: dict[str, tuple[float, float] | None] = {}
+    for column, measure in COLUMNS.items():
+        found = [value for row in rows if (value := measure(row)) is not None]
+        values[column] = (fmean(found), stdev(found) if len(found) > 1 else 0.0) if found else None
+    held: dict[str, tuple[int, int] | None] = {}
+    for claim, holds in CLAIMS.items():
+        answers = [answer for row in rows if (answer := holds(row)) is not None]
+        held[claim] = (sum(answers), len(answers)) if answers else None
+    return Line(rows[0]["system"], _setting(rows[0]), len(rows), values, held)
+
+
+def summary_lines(rows: list[Row]) -> list[Line]:
+    """A line per setting and system, the base first, settings in the order of their values."""
+    groups: dict[tuple[str, float, str], list[Row]] = {}
+    order = ["base", *dict.fromkeys(row["sweep"] for row in rows if row["sweep"] != "base")]
+    for row in rows:
+        if row["part"] == "run":
+            value = row["settings"].get(row["field"], 0.0)
+            groups.setdefault((row["sweep"], value, row["system"]), []).append(row)
+    systems = list(dict.fromkeys(row["system"] for row in rows if row["part"] == "run"))
+    ordered = sorted(groups, key=lambda k: (order.index(k[0]), k[1], systems.index(k[2])))
+    return [_line(groups[key]) for key in ordered]
+
+
+def verdicts(lines: list[Line]) -> list[str]:
+    """One sentence per system about the base setting."""
+    told = []
+    for line in lines:
+        if line.setting == "base":
+            parts = [f"{claim}: {h[0]} of {h[1]}" for claim, h in line.held.items() if h is not None]
+            told.append(f"{line.system} held " + "; ".join(parts))
+    return told
+
+
+def _shade(system: str) -> str:
+    return SHADES.get(system) or colour(system)
+
+
+def _dots(axes: Axes, places: list[int], values: list[list[float]], system: str) -> None:
+    """Every seed as a dot and the means as a line."""
+    shade, mark = _shade(system), MARKS.get(system, "o")
+    for place, found in zip(places, values, strict=True):
+        axes.plot([place] * len(found), found, mark, color=shade, ms=4, alpha=0.55, mew=0)
+    axes.plot(places, [fmean(found) for found in values], color=shade, lw=1.6, marker=mark, ms=6)
+    axes.annotate(
+        system,
+        (places[-1], fmean(values[-1])),
+        xytext=(7, 0),
+        textcoords="offset points",
+        color=shade,
+        va="center",
+    )
+
+
+PANELS: dict[str, tuple[str, Callable[[Row], float]]] = {
+    "s from z by a rotation, R²": ("r2", lambda row: max(row["s_z_orthogonal"], -0.2)),
+    "s from all there is by a probe, R²": ("r2", lambda row: float(row.get("s_zu_probe", row["s_z_probe"]))),
+    "v left in z, bits": ("bits", lambda row: row["v_z_bits"]),
+}
+
+AXES = {
+    "noise": "process noise q of the world",
+    "memory": "memory: mean eigenvalue of A",
+    "reconstruction": "weight of the reconstruction",
+    "surrogate": "weight of the reconstruction, noise 0.3 on z before it",
+    "latent": "d_z",
+    "queries": "Q, context tokens of u",
+    "nuisance": "d_v, dimensions of the nuisance (Q follows)",
+}
+
+
+def sweep_figure(rows: list[Row], sweep: str) -> str | None:
+    """Recovery of s and what is left of v in z, against the value that was varied."""
+    swept = [row for row in rows if row["part"] == "run" and row["sweep"] == sweep]
+    field = swept[0]["field"] if swept else ""
+    base = [row for row in rows if row["part"] == "run" and row["sweep"] == "base"] if field == sweep else []
+    systems = dict.fromkeys(row["system"] for row in swept)
+    points: dict[str, dict[float, list[Row]]] = {system: {} for system in systems}
+    for row in swept + base:
+        if row["system"] in points:
+            points[row["system"]].setdefault(row["settings"][field], []).append(row)
+    values = sorted({value for own in points.values() for value in own})
+    if len(values) < 2:
+        return None
+    with _drawing(11.0, 3.0, len(PANELS)) as (figure, axes):
+        for panel, (title, (unit, measure)) in zip(axes, PANELS.items(), strict=True):
+            for system, own in points.items():
+                found = [[measure(row) for row in own[value]] for value in sorted(own)]
+                _dots(panel, [values.index(value) for value in sorted(own)], found, system)
+            panel.set_xticks(range(len(values)), [f"{value:g}" for value in values])
+            panel.set_xlim(-0.3, len(values) - 1 + 0.38 * len(values))
+            panel.set_title(title, loc="left")
+            panel.set_xlabel(AXES.get(sweep, sweep))
+            if unit == "r2":
+                panel.set_ylim(-0.22, 1.05)
+            else:
+                panel.set_ylim(bottom=-0.1)
+        return _svg(figure)
+
+
+def path_figure(rows: list[Row]) -> str | None:
+    """The objective along z = cos s + sin v: where it falls, leaving the theorem's solution pays."""
+    groups: dict[float, list[Row]] = {}
+    for row in rows:
+        if row["part"] == "path":
+            groups.setdefault(row["settings"]["noise"], []).append(row)
+    if not groups:
+        return None
+    shades = ["#9bb8d9", "#5e93c9", "#0b5cad", "#083a6b", "#1c2430"]
+    with _drawing(7.2, 3.4) as (figure, axes):
+        for (noise, line), shade in zip(sorted(groups.items()), shades * 3, strict=False):
+            line.sort(key=lambda row: row["degrees"])
+            degrees = [row["degrees"] for row in line]
+            start = line[0]["objective"]
+            axes.plot(degrees, [row["objective"] - start for row in line], "o", color=shade, ms=5)
+            closed = [row["prediction_closed_form"] - line[0]["prediction_closed_form"] for row in line]
+            axes.plot(degrees, closed, color=shade, lw=1.4)
+            axes.annotate(
+                f"q = {noise:g}",
+                (degrees[-1], closed[-1]),
+                xytext=(6, 0),
+                textcoords="offset points",
+                color=shade,
+                va="center",
+            )
+        axes.axhline(0, color="#1c2430", lw=0.8, ls="--")
+        axes.set_xlim(-3, 103)
+        axes.set_xlabel("degrees by which z is turned from s (0, the theorem) towards v (90)")
+        axes.set_title("cost over the theorem's solution; dots measured, lines in closed form", loc="left")
+        return _svg(figure)
+
+
+NOTE = (
+    "Small networks in a world with a controlled state s and an appearance v that is constant within a "
+    "trajectory; all trajectories are new at every step, and all figures are of held-out ones. The theorem says "
+    "that every optimum of the LRC-JEPA objective has z = s up to a rotation and v in u alone."
+)
+
+
+def theory_section(rows: list[Row]) -> dict[str, Any]:
+    """Title, note, tables (name, columns, rows), figures (name -> SVG) and verdicts, for a page."""
+    mine = newest_experiment(rows)
+    if not any(row["part"] == "run" for row in mine):
+        return {"title": "The theorem", "note": NOTE, "tables": [], "figures": {}, "verdicts": []}
+    lines = summary_lines(mine)
+    columns = list(COLUMNS)
+    quick = " These are quick runs, too short to learn much." if mine[0]["quick"] else ""
+    sweeps = dict.fromkeys(row["sweep"] for row in mine if row["sweep"] != "base")
+    drawn = {"theory-path": path_figure(mine)}
+    drawn |= {f"theory-{sweep}": sweep_figure(mine, sweep) for sweep in sweeps}
+    return {
+        "title": "The theorem in a world where its optimum is known",
+        "note": NOTE + quick,
+        "tables": [
+            {"name": "theory", "columns": ["", *columns], "rows": [line.cells(columns) for line in lines]},
+            {"name": "theory-held", "columns": ["", *CLAIMS], "rows": [line.counts() for line in lines]},
+        ],
+        "figures": {name: svg for name, svg in drawn.items() if svg is not None},
+        "verdicts": verdicts(lines),
+    }
