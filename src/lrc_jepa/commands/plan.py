@@ -165,13 +165,11 @@ def repeat(
 def show(summaries: list[ControlSummary]) -> None:
     """The table for people."""
     first = summaries[0]
-    repeated = first.repetition_std is not None
     rows = [
         [
             s.actor,
             f"{100 * s.rate:.1f}%",
             f"{100 * s.low:.1f} to {100 * s.high:.1f}",
-            *([s.over_repetitions] if repeated else []),
             *(f"{100 * rate:.1f}%" for rate in s.strict_rates.values()),
             "-" if s.median_first_step is None else f"{s.median_first_step:.0f}",
             f"{s.mean_final_distance:.1f}",
@@ -184,7 +182,6 @@ def show(summaries: list[ControlSummary]) -> None:
         "actor",
         first.criterion,
         "95% interval",
-        *(["of each repetition, %"] if repeated else []),
         *strict,
         "median step",
         "final distance",
@@ -192,3 +189,13 @@ def show(summaries: list[ControlSummary]) -> None:
     ]
     title = f"{first.pairs} pairs ({first.trivial} trivial ones left out), protocol: {first.protocol}"
     table(title, columns, rows)
+    if len(first.repetition_rates) > 1:
+        repeated = [
+            [
+                s.actor,
+                *(f"{100 * r:.1f}" for r in (*s.repetition_rates, s.repetition_mean, s.repetition_std or 0)),
+            ]
+            for s in summaries
+        ]
+        numbers = [str(r) for r in range(len(first.repetition_rates))]
+        table("success of each repetition, %", ["actor", *numbers, "mean", "sd"], repeated)

@@ -23,12 +23,15 @@ def _landscape(axes: Axes, row: Row) -> None:
     axes.contourf(offsets, offsets, costs, LEVELS, cmap="Blues_r", alpha=0.75)
     axes.contour(offsets, offsets, costs, LEVELS, colors=INK, linewidths=0.4)
     if not inside.all():
-        axes.contourf(offsets, offsets, inside, [-0.5, 0.5], colors="none", hatches=["////"])
+        held = axes.contourf(offsets, offsets, inside, [-0.5, 0.5], colors="none", hatches=["////"])
+        held.set_edgecolor("#98a1b0")
+        held.set_linewidth(0)
     axes.plot(0, 0, "o", color=CHOSEN, mec="white", ms=8)
-    axes.annotate("plan", (0, 0), xytext=(7, 5), textcoords="offset points", color=CHOSEN, weight="bold")
+    label = axes.annotate("plan", (0, 0), xytext=(7, 5), textcoords="offset points", color=CHOSEN)
+    label.set_bbox({"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1})
     axes.set_xlabel("first action direction")
     axes.set_ylabel("second action direction")
-    axes.set_title("cost around the plan", loc="left")
+    axes.set_title("cost around it; dark: low", loc="left")
     axes.set_aspect("equal")
     axes.grid(visible=False)
 
