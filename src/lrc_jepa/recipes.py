@@ -54,7 +54,7 @@ SETTINGS: dict[str, Setting] = {
 ANY_ACTIONS = ("robot",)  # settings whose action width comes from the data
 
 
-MICRO_PLAN = PlanConfig(planner="icem", samples=64, iterations=6, elites=8, std=1.5)
+MICRO_PLAN = PlanConfig(planner="icem", samples=128, iterations=4, elites=10, std=1.25)
 """The planner of micro recipes: what it was chosen from, and by what figures, is in docs/planning.md."""
 PROTOCOLS: dict[str, PlanConfig] = {"paper": PlanConfig(), "micro": MICRO_PLAN}
 

@@ -43,14 +43,16 @@ def _budgets(planner: str, budgets: Iterable[tuple[int, int, int]], **changes: A
 CONTENDERS: list[PlanConfig] = [
     *PROTOCOLS.values(),
     *_budgets("cem", [(300, 10, 30), (100, 10, 10), (64, 6, 8), (32, 5, 5)]),
-    *_budgets("icem", [(100, 8, 8), (64, 8, 8), (48, 5, 6), (32, 4, 4)], std=1.5),
-    *_budgets("icem", [(64, 6, 8)], std=1.5, improved=ImprovedConfig(colour=0.0)),
-    *_budgets("mppi", [(300, 10, 30), (100, 10, 16), (64, 6, 8)]),
-    *_budgets("shooting", [(300, 30, 30), (100, 10, 10), (64, 6, 8)]),
+    *_budgets("icem", [(100, 8, 8), (100, 3, 8), (64, 4, 8), (32, 4, 4)], std=1.25),
+    *_budgets("icem", [(128, 4, 10)], std=1.25, improved=ImprovedConfig(colour=0.0)),
+    *_budgets("mppi", [(100, 10, 16), (64, 6, 8), (32, 5, 5)]),
+    *_budgets("shooting", [(300, 10, 30), (100, 10, 10), (64, 6, 8)]),
     *_budgets("gradient", [(300, 30, 30)]),
     *_budgets("gradient", [(300, 12, 30)], gradient=GradientConfig(starts=4, rate=0.2)),
     *_budgets("cem+gradient", [(100, 6, 10), (48, 4, 6)], gradient=GradientConfig(starts=4, polish=5)),
-    *_budgets("icem+gradient", [(48, 4, 6)], std=1.5, gradient=GradientConfig(starts=4, polish=5)),
+    *_budgets(
+        "icem+gradient", [(64, 3, 6), (32, 3, 4)], std=1.25, gradient=GradientConfig(starts=4, polish=5)
+    ),
 ]
 """The paper's CEM first: all others are compared with it."""
 
