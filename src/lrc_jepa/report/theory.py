@@ -155,7 +155,10 @@ def _dots(axes: Axes, places: list[int], values: list[list[float]], system: str)
 
 PANELS: dict[str, tuple[str, Callable[[Row], float]]] = {
     "s from z by a rotation, R²": ("r2", lambda row: max(row["s_z_orthogonal"], -0.2)),
-    "s from all there is by a probe, R²": ("r2", lambda row: float(row["s_zu_probe" if "s_zu_probe" in row else "s_z_probe"])),
+    "s from all there is by a probe, R²": (
+        "r2",
+        lambda row: float(row["s_zu_probe" if "s_zu_probe" in row else "s_z_probe"]),
+    ),
     "v left in z, bits": ("bits", lambda row: row["v_z_bits"]),
 }
 
