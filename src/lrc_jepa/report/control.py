@@ -39,10 +39,10 @@ class ControlSummary:
 
     @property
     def over_repetitions(self) -> str:
-        """The rate of each repetition, their mean and standard deviation, for tables."""
-        rates = ", ".join(f"{100 * rate:.1f}" for rate in self.repetition_rates)
+        """The rate of each of several repetitions, their mean and standard deviation, for tables."""
         if self.repetition_std is None:
-            return rates
+            return "–"
+        rates = ", ".join(f"{100 * rate:.1f}" for rate in self.repetition_rates)
         return f"{rates}; mean {100 * self.repetition_mean:.1f} ± {100 * self.repetition_std:.1f}"
 
 
