@@ -21,6 +21,7 @@ from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.perturb import PERTURBATIONS, PerturbedTask
 from lrc_jepa.evaluate.stress import Projected, logistic_band, ranks_for
 from lrc_jepa.models.streams import frame_streams
+from lrc_jepa.recipes import protocol_of
 from lrc_jepa.report.control import summarize
 from lrc_jepa.report.rows import Row
 from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
@@ -57,6 +58,15 @@ def _pairs(opened: Opened, args: StressArgs) -> Manifest:
     return draw_manifest(opened.store, opened.split, clip, args.plan, args.pairs)
 
 
+def _stamp(opened: Opened, args: StressArgs, manifest: Manifest, kind: str) -> Row:
+    return opened.stamp(
+        stress=kind,
+        manifest_hash=manifest.digest(),
+        protocol=protocol_of(args.plan, opened.checkpoint.config.plan),
+        planner=dataclasses.asdict(args.plan),
+    )
+
+
 def _evaluate(
     opened: Opened, args: StressArgs, model: Any, manifest: Manifest, stamp: Row, task: Any
 ) -> list[Row]:
@@ -86,7 +96,7 @@ def pca(opened: Opened, args: StressArgs) -> list[Row]:
             f"a latent of width {features.shape[1]} has ranks 1 to {features.shape[1]}, not {ranks}"
         )
     manifest, rows = _pairs(opened, args), []
-    stamp = opened.stamp(stress="pca", manifest_hash=manifest.digest(), planner=dataclasses.asdict(args.plan))
+    stamp = _stamp(opened, args, manifest, "pca")
     with progress_bar("stress: pca", len(ranks)) as bar:
         for rank in ranks:
             model = Projected(opened.model, features, rank).eval()
@@ -113,7 +123,7 @@ def disturb(kind: str, opened: Opened, args: StressArgs) -> list[Row]:
     """Disturb current and goal frames alike, level by level, on the same pairs."""
     levels = args.levels or PERTURBATIONS[kind].levels
     manifest, rows = _pairs(opened, args), []
-    stamp = opened.stamp(stress=kind, manifest_hash=manifest.digest(), planner=dataclasses.asdict(args.plan))
+    stamp = _stamp(opened, args, manifest, kind)
     with progress_bar(f"stress: {kind}", len(levels)) as bar:
         for level in levels:
             task = PerturbedTask(make_task(opened.store), kind, level, len(manifest), seed=0)

@@ -109,10 +109,12 @@ def prepare_run(out: Path, config: RunConfig, data: Path) -> None:
 
 def clear_run(out: Path) -> None:
     """Remove the files of an earlier run; anything else in the folder stays."""
-    for name in ("checkpoints", "tensorboard", "films"):
+    for name in ("checkpoints", "tensorboard", "films", "explain", "bench"):
         shutil.rmtree(out / name, ignore_errors=True)
-    for name in ("config.json", "metrics.jsonl", "results.jsonl", "manifest.json"):
+    for name in ("config.json", "metrics.jsonl", "results.jsonl"):
         (out / name).unlink(missing_ok=True)
+    for pairs in out.glob("manifest*.json"):  # one for each repetition
+        pairs.unlink()
 
 
 def train_with_bar(pieces: Pieces, *, resume: bool) -> Path:

@@ -14,11 +14,12 @@ from lrc_jepa import __version__
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import read_json, write_bytes
 from lrc_jepa.report import figures
-from lrc_jepa.report.control import ControlSummary, latest_control, summarize
+from lrc_jepa.report.control import ControlSummary, compare, latest_control, summarize
+from lrc_jepa.report.explain import explanations
 from lrc_jepa.report.figures import data_address
 from lrc_jepa.report.laboratory import sections
+from lrc_jepa.report.planners import planner_curves
 from lrc_jepa.report.rows import Row, read_rows
-from lrc_jepa.report.stats import mcnemar
 from lrc_jepa.report.tables import Section, Table
 
 REFERENCES = ("do-nothing", "random", "expert-replay")
@@ -98,7 +99,8 @@ def view_run(run: Path) -> RunView:
         warnings=[row["text"] for row in metrics if row["kind"] == "warning"],
         training_figure=figures.training_curves(metrics),
         health_figure=figures.health_curves(metrics),
-        laboratory=sections(rows, run),
+        laboratory=[s for make in (explanations, planner_curves) if (s := make(rows, run))]
+        + sections(rows, run),
         open_loop_figure=figures.open_loop_curve([r for r in of_newest if r["kind"] == "openloop"]),
     )
 
@@ -116,19 +118,12 @@ def _combined(views: list[RunView]) -> list[ControlSummary]:
 
 def _comparisons(views: list[RunView]) -> list[dict[str, Any]]:
     """Paired tests of every two systems that were run on the same pairs."""
-    outcomes = []
-    for view in views:
-        if view.stamp is None or view.system not in view.control:
-            continue
-        rows = [r for r in view.control[view.system] if not r["trivial"]]
-        outcomes.append(
-            (view.name, view.stamp["manifest_hash"], [r["success"][r["criterion"]] for r in rows])
-        )
+    outcomes = [(view.name, view.control[view.system]) for view in views if view.system in view.control]
     found = []
-    for i, (first, pairs, a) in enumerate(outcomes):
-        for second, others, b in outcomes[i + 1 :]:
-            if pairs == others:
-                found.append({"first": first, "second": second, "test": mcnemar(a, b), "n": len(a)})
+    for i, (first, a) in enumerate(outcomes):
+        for second, b in outcomes[i + 1 :]:
+            if compared := compare(a, b):
+                found.append({"first": first, "second": second, "found": compared})
     return found
 
 
@@ -142,11 +137,22 @@ def _success_table(summaries: list[ControlSummary]) -> Table:
             f"{100 * s.low:.1f} to {100 * s.high:.1f}",
             *(f"{100 * s.strict_rates[c]:.1f}%" for c in strict),
             f"{s.successes} / {s.pairs}",
+            s.over_repetitions,
+            s.protocol,
             f"{s.mean_final_distance:.1f}",
         ]
         for s in summaries
     ]
-    columns = ["actor", summaries[0].criterion, "95% interval", *strict, "pairs", "final distance"]
+    columns = [
+        "actor",
+        summaries[0].criterion,
+        "95% interval",
+        *strict,
+        "pairs",
+        "of each repetition, %",
+        "protocol",
+        "final distance",
+    ]
     return Table("success", columns, lines)
 
 
