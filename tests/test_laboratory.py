@@ -342,8 +342,9 @@ def test_lab_runs_what_applies_once_and_writes_the_page(run, tmp_path):
     text = (tmp_path / "page" / "index.html").read_text()
     for title in ("Expert-action recovery", "Probes", "Interventions", "Stress tests"):
         assert f"<h2>{title}</h2>" in text
-    made = {p.name for p in (tmp_path / "page" / "run").iterdir()}
-    assert {"probes.md", "probes.tex", "probes.csv", "recovery.svg", "stress-pca.svg"} <= made
+    made = {p.name for p in (tmp_path / "page" / "all").iterdir()}
+    assert {"probes.md", "probes.tex", "probes.csv", "recovery.svg", "recovery.figure.csv"} <= made
+    assert {"stress-pca.svg", "stress-pca.figure.csv", "success.tex", "success.svg"} <= made
 
 
 def test_tables_in_three_languages():
