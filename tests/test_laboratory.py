@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from browser import check_page
 from conftest import DEBUG
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from test_plan import Walk
@@ -214,7 +215,10 @@ def test_projection_at_full_rank_is_exactly_nothing(store, model):
     features = frame_streams(model, store, np.arange(200))["z"]
     frames = torch.from_numpy(store.pixels[:4]).permute(0, 3, 1, 2)[:, None]
     with torch.no_grad():
-        assert torch.equal(Projected(model, features, 8).encode(frames), model.encode(frames))
+        whole = Projected(model, features, 8)
+        assert torch.equal(whole.encode(frames), model.encode(frames))
+        past, actions = torch.randn(3, 1, 1, 8), torch.randn(3, 1, 10)
+        assert torch.equal(whole.step(past, actions), model.step(past, actions))
         low = Projected(model, features, 2)
         z = low.encode(frames)
         assert torch.allclose(low.project(z), z, atol=1e-5)
@@ -231,6 +235,9 @@ def test_logistic_fit_on_data_drawn_from_it():
     trials = np.full(6, 4000)
     fitted = fit_logistic(ranks, np.round(truth * trials), trials)
     assert (fitted.ceiling, fitted.slope, fitted.middle) == pytest.approx((0.9, 2.0, 8.0), rel=0.05)
+    drawn = np.random.default_rng(1).binomial(trials, truth)
+    again = fit_logistic(ranks, drawn, trials)
+    assert (again.ceiling, again.slope, again.middle) == pytest.approx((0.9, 2.0, 8.0), rel=0.1)
     middle, low, high = logistic_band(ranks, np.round(truth * 150), np.full(6, 150), ranks, 20, 0)
     assert (low <= middle + 1e-9).all() and (middle <= high + 1e-9).all() and (high - low).max() < 0.4
 
@@ -406,6 +413,8 @@ def test_a_killed_lab_goes_on_where_it_stopped(home, tmp_path):
     ]
     assert {"planning", "recovery", "probes", "stress brightness"} <= set(missing)
     assert "interventions" not in missing
+    names = check_page(tmp_path / "page" / "index.html", tmp_path / "browser", plots=14)
+    assert {"recovery", "probes-ridge", "interventions-psnr", "stress-pca", "stress-pattern"} <= names
 
 
 def test_lab_leaves_out_what_cannot_be_run_and_says_so(home, tmp_path):

@@ -119,7 +119,8 @@ def test_the_label_map_keeps_the_best_instance_of_each_kind():
 def sam3_folder(tmp_path_factory):
     """SAM 3 as published, but tiny and untrained, with a tokenizer of single letters."""
     pytest.importorskip("transformers")
-    from transformers import CLIPTokenizer, Sam3Config as Shape
+    from transformers import CLIPTokenizer
+    from transformers import Sam3Config as Shape
     from transformers.models.sam3.modeling_sam3 import Sam3Model
 
     torch.manual_seed(0)
@@ -164,10 +165,9 @@ def sam3_folder(tmp_path_factory):
 
 
 def test_sam3_is_read_from_a_folder_and_labels_frames(store, sam3_folder, tmp_path):
-    made = data.main(
-        ["masks", str(store.path), "--weights", str(sam3_folder), "--frames", "6", "--per-episode", "3"]
-        + ["--objects", "red dot", "wall", "--score", "0", "--out", str(tmp_path / "m.npz")]
-    )
+    few = ["--frames", "6", "--per-episode", "3", "--objects", "red dot", "wall", "--score", "0"]
+    weights = ["--weights", str(sam3_folder), "--out", str(tmp_path / "m.npz")]
+    made = data.main(["masks", str(store.path), *weights, *few])
     rows, labels = read_masks(tmp_path / "m.npz", store)
     assert made["frames"] == len(rows) == 6 and labels.shape == (6, 32, 32)
     segmenter = load_sam3(sam3_folder, Sam3Config(score=0.0, batch=2), torch.device("cpu"))
