@@ -389,13 +389,13 @@ def test_a_killed_lab_goes_on_where_it_stopped(home, tmp_path):
     before = read_rows(home / "results.jsonl")
     assert before and not (tmp_path / "page").exists()
     found = lab.main(work)
-    assert 0 < found["ran"] < found["experiments"] == 6 and found["left_out"] == []
+    assert 0 < found["ran"] < found["experiments"] == 7 and found["left_out"] == []
     rows = read_rows(home / "results.jsonl")
     assert rows[: len(before)] == before
     assert len({row["evaluation"] for row in rows if row["kind"] == "control"}) == 1
     assert {row["kind"] for row in rows} == {
         *("control", "film", "openloop", "rollout", "recovery", "probe"),
-        *("intervention", "picture", "stress", "stress-trend"),
+        *("intervention", "picture", "stress", "stress-trend", "speed"),
     }
     topics = [row["topic"] for row in rows if row["kind"] == "picture"]
     assert topics == ["interventions", "swap", "walk", "walk"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import tyro
 
-from lrc_jepa.commands import intervene, plan, probe, recover, report, stress
+from lrc_jepa.commands import bench, intervene, plan, probe, recover, report, stress
 from lrc_jepa.commands.arguments import parse
 from lrc_jepa.commands.costs import MLP_S, REFIT_S, RIDGE_S, Pace, measure_pace
 from lrc_jepa.commands.opened import Opened, open_run
@@ -79,7 +79,10 @@ def _options(**values: Any) -> list[str]:
 def experiments(run: Path, opened: Opened, args: LabArgs) -> list[Experiment]:
     """What applies to this checkpoint and this data."""
     pace = measure_pace(opened)
-    found = [_recovery(run, pace, 30 if args.quick else 150)]
+    found = [
+        _recovery(run, pace, 30 if args.quick else 150),
+        _speed(run, opened, pace, 5 if args.quick else 50),
+    ]
     if opened.store.quantities:
         found.append(_probes(run, opened, pace, args.quick))
     if isinstance(opened.model, Factored):
@@ -119,6 +122,18 @@ def _recovery(run: Path, pace: Pace, scenes: int) -> Experiment:
         seconds,
         lambda rows: bool(rows) and rows[0]["recovery"]["scenes"] >= scenes,
     )
+
+
+def _speed(run: Path, opened: Opened, pace: Pace, trajectories: int) -> Experiment:
+    """Whole trajectories by the paper's search, whatever the checkpoint's own is."""
+    work = ["plan", "--systems", str(run), *_options(trajectories=trajectories)]
+    frameskip = opened.checkpoint.deployment.spec.frameskip
+    seconds = 1 + pace.solves(PlanConfig(), frameskip, trajectories + 1)
+
+    def enough(rows: list[Row]) -> bool:
+        return bool(rows) and rows[0]["trajectories"] >= trajectories
+
+    return Experiment("planning time", "speed", lambda: bench.main(work), seconds, enough)
 
 
 def _probes(run: Path, opened: Opened, pace: Pace, quick: bool) -> Experiment:

@@ -263,12 +263,7 @@ def probe_dots(dots: Sequence[Dot], title: str) -> Drawing:
                 drawn.note(axes, f"{dot.line}, {dot.stream}, paper", y, dot.printed)
         for stream in dict.fromkeys(dot.stream for dot in dots):
             axes.plot([], [], STREAM_MARKS[stream], color=STREAMS[stream], ms=7, mew=0, label=stream)
-        axes.legend(
-            loc="upper center",
-            bbox_to_anchor=(0.5, -0.32 if len(order) < 3 else -0.2),
-            ncols=3,
-            frameon=False,
-        )
+        drawn.figure.legend(loc="outside lower center", ncols=3, frameon=False)
         axes.set_yticks(range(len(order)), order)
         axes.set_ylim(len(order) - 0.4, -0.6)
         axes.set_xlim(min(-0.05, *(dot.value - 0.05 for dot in dots)), 1.04)

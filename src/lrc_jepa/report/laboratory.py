@@ -64,18 +64,19 @@ def recovery(sources: Sequence[Source]) -> Section | None:
         f"held-out starts; table at {max(chances.values())} blocks. Brackets: 95% interval; ±: 95% interval of the "
         "mean. Normalised rank: 0 is best, 0.5 chance. The paper ranks on Bridge-v2, which is another dataset."
     )
-    drawn: dict[str, Drawing] = {
-        "recovery-recall": figures.recall_bars(bars, printed[:2]) if bars else None,  # type: ignore[dict-item]
-        "recovery": figures.lines(
-            ranks, "normalised rank; dashed: chance", "action blocks", limits=(0, 0.62), chance=0.5
-        ),
-    }
+    drawn: dict[str, Drawing] = {}
+    if bars:
+        beside = {"lrc", "lwm", *(source.system for source, _ in found)}
+        drawn["recovery-recall"] = figures.recall_bars(bars, [p for p in printed if p.system in beside])
+    drawn["recovery"] = figures.lines(
+        ranks, "normalised rank; dashed: chance", "action blocks", limits=(0, 0.62), chance=0.5
+    )
     columns = ["", "data, size", "scenes", "recall@1", "recall@5", "recall@10", "normalised rank"]
     return Section(
         "Expert-action recovery",
         note,
         [Table("recovery", columns, lines)],
-        {name: figure for name, figure in drawn.items() if figure},
+        drawn,
         origin=origins(found),
     )
 
@@ -181,19 +182,18 @@ def stress(sources: Sequence[Source]) -> Section | None:
     tables, drawn, told = [], {}, list[str]()
     for kind in dict.fromkeys(r["stress"] for s in sources for r in s.rows if r["kind"] == "stress"):
         found = per_source(sources, "stress", stress=kind)
+        every = sorted({r["level"] for _, rows in found for r in rows})
         lines, series = [], []
         for source, rows in found:
-            at = dict.fromkeys(r["level"] for r in rows)
+            at = {r["level"] for r in rows}
             levels = {lv: summarize(r for r in rows if r["level"] == lv) for lv in sorted(at)}
-            lines += [
-                [
-                    f"{lv:g}: {source.label}",
-                    f"{100 * s.rate:.1f}%",
-                    f"{100 * s.low:.1f} to {100 * s.high:.1f}",
-                    str(s.pairs),
-                ]
-                for lv, s in levels.items()
+            cells = [
+                f"{100 * s.rate:.0f} [{100 * s.low:.0f}, {100 * s.high:.0f}]"
+                if (s := levels.get(lv))
+                else "–"
+                for lv in every
             ]
+            lines.append([source.label, *cells, str(next(iter(levels.values())).pairs)])
             trend = newest(source.rows, "stress-trend", stress=kind)
             series.append(
                 figures.Series(
@@ -205,7 +205,8 @@ def stress(sources: Sequence[Source]) -> Section | None:
                     source.line,
                 )
             )
-        tables.append(Table(f"stress-{kind}", [kind, "success", "95% interval", "episodes"], lines))
+        columns = [f"{kind}: success, % [95%]", *(f"{lv:g}" for lv in every), "episodes"]
+        tables.append(Table(f"stress-{kind}", columns, lines))
         drawn[f"stress-{kind}"] = figures.stress_curves(kind, series)
         told += [line for line in origins(found) if line.rpartition(";")[0] not in "\n".join(told)]
     if not tables:
