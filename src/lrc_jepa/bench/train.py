@@ -55,7 +55,7 @@ def lwm(config: RunConfig) -> RunConfig:
     )
 
 
-def bench_sigreg() -> dict[str, float]:
+def bench_sigreg(rounds: int = 10) -> dict[str, float]:
     """Value and gradient at B=128, T=4, D=192 with 1,024 directions: one pass against the formula."""
     config, z = SigRegConfig(), torch.randn(128, 4, 1, 192)
 
@@ -64,7 +64,7 @@ def bench_sigreg() -> dict[str, float]:
         function(leaf, config, torch.Generator().manual_seed(0)).backward()
 
     ours, plain = partial(work, sigreg), partial(work, sigreg_reference)
-    times = alternate({"ours": ours, "plain": plain}, rounds=10)
+    times = alternate({"ours": ours, "plain": plain}, rounds)
     memory = {"ours": peak_bytes(ours), "plain": peak_bytes(plain)}
     return {
         "seconds": times["ours"].wall,

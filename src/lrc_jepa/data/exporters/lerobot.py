@@ -53,6 +53,7 @@ class _Video:
         self.stream.width = self.stream.height = size
         # Halved colour planes need even sides.
         self.stream.pix_fmt = "yuv420p" if size % 2 == 0 else "yuv444p"
+        self.stream.thread_count = 1  # its threads may wait for Python's lock while Python waits for them
         self.frames = self.bytes = 0
 
     def add(self, frames: Array) -> None:

@@ -38,7 +38,8 @@ def _opened(file: Path | bytes, what: str) -> Iterator[tuple[Any, Any]]:
                 stream = container.streams.video[0]
                 if stream.width * stream.height > MOST_PIXELS or stream.width * stream.height < 1:
                     raise BadInput(f"{what} claims frames of {stream.width} x {stream.height} pixels")
-                stream.thread_type = "AUTO"
+                # FFmpeg's own threads may wait for Python's lock while Python waits for them to end.
+                stream.thread_type, stream.codec_context.thread_count = "NONE", 1
             yield container, stream
         finally:
             container.close()

@@ -1,6 +1,4 @@
-"""How fast the worlds are, how well their experts do, and how exactly stored episodes replay.
-
-    python benchmarks/worlds.py [world ...]
+"""`lrc bench worlds`: how fast the worlds are, how well their experts do, how exactly episodes replay.
 
 Frames per second count everything that collecting does: policy, physics, drawing, hashing, writing.
 `public` is stepping and drawing in stable-worldmodel's and OGBench's own environments at 64 pixels
@@ -9,16 +7,17 @@ Frames per second count everything that collecting does: policy, physics, drawin
 
 from __future__ import annotations
 
-import json
-import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tyro
 
+from lrc_jepa.commands.arguments import parse
+from lrc_jepa.console import progress_bar, table
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs import WORLDS, get_world
 from lrc_jepa.envs.appearance import Appearance
@@ -70,28 +69,62 @@ def fidelity(world: World, store: Store, kind: str) -> dict[str, float]:
     return {"frame_grey_levels": float(drawn), **{f"replay_{name}": value for name, value in apart.items()}}
 
 
-def measure(
-    names: Sequence[str] | None = None, size: int = 64, repeats: int = 2, seed: int = 20_000
-) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class BenchWorldsArgs:
+    """What to measure."""
+
+    worlds: tyro.conf.Positional[tuple[str, ...]] = tuple(WORLDS)
+    """Worlds to collect in; left out: all of them."""
+    size: int = 64
+    """Side of the frames in pixels."""
+    repeats: int = 2
+    """Collections of each kind; the fastest counts."""
+    seed: int = 20_000
+    """Seed of the experts' trials."""
+
+
+def measure(world: World, folder: Path, kind: str, args: BenchWorldsArgs) -> dict[str, Any]:
+    """The figures of one world in one appearance, but for its expert's."""
+    row: dict[str, Any] = {"world": world.name, "appearance": kind, "size": args.size}
+    row |= {"target": TARGETS[world.name], "public": PUBLIC[world.name]}
+    row |= throughput(world, folder, kind, args.size, args.repeats)
+    store = Store(folder)
+    return row | {"coverage": store.meta["coverage"], "fidelity": fidelity(world, store, kind)}
+
+
+def main(argv: list[str]) -> dict[str, Any]:
     """One row of figures per world and appearance."""
-    rows = []
-    with tempfile.TemporaryDirectory() as temporary:
-        for name in names or list(WORLDS):
-            world = get_world(name)
-            met = run_expert(world, TRIALS[name], seed)
+    text = "Measure how fast episodes are collected here, and how exactly they replay."
+    args = parse(BenchWorldsArgs, argv, "bench worlds", text)
+    worlds, rows = [get_world(name) for name in args.worlds], []
+    with progress_bar("collecting", 2 * len(worlds)) as bar, tempfile.TemporaryDirectory() as folder:
+        for world in worlds:
+            met = run_expert(world, TRIALS[world.name], args.seed)
             expert = {criterion: float(ok.mean()) for criterion, ok in met.items()}
             for kind in ("clean", "varied"):
-                folder = Path(temporary) / f"{name}-{kind}"
-                row: dict[str, Any] = {"world": name, "appearance": kind, "size": size}
-                row |= {"target": TARGETS[name], "public": PUBLIC[name]}
-                row |= throughput(world, folder, kind, size, repeats)
-                store = Store(folder)
-                row |= {"expert": expert, "trials": TRIALS[name], "coverage": store.meta["coverage"]}
-                row["fidelity"] = fidelity(world, store, kind)
-                rows.append(row)
-    return rows
-
-
-if __name__ == "__main__":
-    for figures in measure(sys.argv[1:] or None):
-        print(json.dumps(figures))
+                row = measure(world, Path(folder) / f"{world.name}-{kind}", kind, args)
+                rows.append({**row, "expert": expert, "trials": TRIALS[world.name]})
+                bar.advance()
+    columns = [
+        "world",
+        "appearance",
+        "frames/s per core",
+        "wanted",
+        "public",
+        "expert",
+        "frame redrawn, grey levels",
+    ]
+    cells = [
+        [
+            row["world"],
+            row["appearance"],
+            f"{row['frames_per_second']:,}",
+            f"{row['target']:,}",
+            f"{row['public']:,}",
+            ", ".join(f"{name} {100 * rate:.0f}%" for name, rate in row["expert"].items()),
+            f"{row['fidelity']['frame_grey_levels']:.2f}",
+        ]
+        for row in rows
+    ]
+    table(f"collecting at {args.size} px", columns, cells)
+    return {"rows": rows}

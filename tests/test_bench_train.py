@@ -1,0 +1,101 @@
+"""The benchmark compares like with like: the plain step has the loss and the gradient of the real one."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from training import make_store, pieces_of, small_run
+
+from lrc_jepa.bench.measure import alternate, peak_bytes
+from lrc_jepa.bench.plain import PlainClips, PlainStep
+from lrc_jepa.bench.train import Steps, bench_sigreg, lwm, time_parts
+from lrc_jepa.commands import bench
+from lrc_jepa.data.clips import batch_ids
+from lrc_jepa.errors import BadInput
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return make_store(tmp_path_factory.mktemp("data") / "dots").path
+
+
+@pytest.mark.parametrize("system", ["lrc", "lwm"])
+def test_the_plain_step_computes_the_same_loss_and_gradient(system, data):
+    config = small_run() if system == "lrc" else lwm(small_run())
+    pieces = pieces_of(config, data, "unused")
+    # At first all frames have nearly one class token, and BatchNorm magnifies what rounding makes of it.
+    model = pieces.model.double().train()
+    ids = batch_ids(len(pieces.clips), config.train.batch_size, config.train.seed, 3)
+    clips = PlainClips(pieces.clips)
+    frames, actions = (torch.stack(part) for part in zip(*(clips[int(i)] for i in ids), strict=True))
+
+    frames, actions, clip = frames.double(), actions.double(), pieces.clips.gather(ids)
+    clip = replace(clip, actions=clip.actions.double())
+
+    pieces.network(clip, 3)["total"].backward()
+    ours = {name: p.grad.clone() for name, p in model.named_parameters()}
+    model.zero_grad()
+    loss = PlainStep(config, model, pieces.clips).loss(frames, actions, 3)
+    loss.backward()
+    total = torch.stack([g.norm() for g in ours.values()]).norm()
+    for name, parameter in model.named_parameters():
+        assert (parameter.grad - ours[name]).norm() <= 1e-4 * total, name
+    value = pieces.network(clip, 3)["total"]
+    assert float(loss) == pytest.approx(float(value), rel=1e-5)
+
+
+def test_both_steps_learn_and_every_part_is_timed(data):
+    pieces = pieces_of(small_run(), data, "unused")
+    before = [p.clone() for p in pieces.model.parameters()]
+    Steps(pieces)(2)
+    assert any(not torch.equal(a, b) for a, b in zip(before, pieces.model.parameters(), strict=True))
+    step = PlainStep(pieces.config, pieces.model, pieces.clips)
+    losses = [step(number) for number in range(12)]
+    assert losses[-1] < losses[0]
+    parts = time_parts(pieces)
+    named = {"load", "encode", "predict", "context", "decode", "sigreg", "vicreg", "backward", "optimiser"}
+    assert named <= set(parts)
+    assert all(value > 0 for value in parts.values())
+
+
+def test_sigreg_takes_a_seventh_of_the_memory_at_most():
+    found = bench_sigreg(rounds=1)
+    assert found["memory_ratio"] >= 7
+    assert found["ratio"] > 1  # how much more depends on what else the machine does: see lrc bench train
+
+
+def test_memory_is_what_lives_at_once():
+    megabyte = 1 << 20
+
+    def one_after_the_other():
+        for _ in range(3):
+            torch.zeros(megabyte // 4)
+
+    def together():
+        return [torch.zeros(megabyte // 4) for _ in range(3)]
+
+    assert peak_bytes(one_after_the_other) == megabyte
+    assert peak_bytes(together) == 3 * megabyte
+
+
+def test_the_fastest_round_counts():
+    calls = []
+    spent = alternate({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=2)
+    assert calls == ["a", "b"] * 3
+    assert spent["a"].wall >= 0
+
+
+def test_the_command_knows_its_benchmarks():
+    with pytest.raises(BadInput, match="there is no benchmark 'tain'; there is train, plan, worlds"):
+        bench.main(["tain"])
+    assert bench.main([])["benches"] == ["train", "plan", "worlds"]
+
+
+def test_lwm_is_the_same_network_without_the_second_stream():
+    config = lwm(small_run())
+    assert set(config.objective.weights) == {"prediction", "sigreg"}
+    assert replace(config.model, family="lrc", context=None) == replace(
+        small_run().model, context=None, decoder=None
+    )
+    assert json.dumps(config.objective.weights)
