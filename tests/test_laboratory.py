@@ -2,15 +2,20 @@
 
 import dataclasses
 import shutil
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
 import torch
+from browser import check_page
 from conftest import DEBUG
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from test_plan import Walk
 
 from lrc_jepa.commands import ablate, intervene, nuisance, probe, recover, stress
+from lrc_jepa.commands.opened import open_run
 from lrc_jepa.config import with_value
 from lrc_jepa.data.clips import Split
 from lrc_jepa.data.normalize import ActionNormalizer
@@ -210,7 +215,10 @@ def test_projection_at_full_rank_is_exactly_nothing(store, model):
     features = frame_streams(model, store, np.arange(200))["z"]
     frames = torch.from_numpy(store.pixels[:4]).permute(0, 3, 1, 2)[:, None]
     with torch.no_grad():
-        assert torch.equal(Projected(model, features, 8).encode(frames), model.encode(frames))
+        whole = Projected(model, features, 8)
+        assert torch.equal(whole.encode(frames), model.encode(frames))
+        past, actions = torch.randn(3, 1, 1, 8), torch.randn(3, 1, 10)
+        assert torch.equal(whole.step(past, actions), model.step(past, actions))
         low = Projected(model, features, 2)
         z = low.encode(frames)
         assert torch.allclose(low.project(z), z, atol=1e-5)
@@ -227,6 +235,9 @@ def test_logistic_fit_on_data_drawn_from_it():
     trials = np.full(6, 4000)
     fitted = fit_logistic(ranks, np.round(truth * trials), trials)
     assert (fitted.ceiling, fitted.slope, fitted.middle) == pytest.approx((0.9, 2.0, 8.0), rel=0.05)
+    drawn = np.random.default_rng(1).binomial(trials, truth)
+    again = fit_logistic(ranks, drawn, trials)
+    assert (again.ceiling, again.slope, again.middle) == pytest.approx((0.9, 2.0, 8.0), rel=0.1)
     middle, low, high = logistic_band(ranks, np.round(truth * 150), np.full(6, 150), ranks, 20, 0)
     assert (low <= middle + 1e-9).all() and (middle <= high + 1e-9).all() and (high - low).max() < 0.4
 
@@ -329,21 +340,125 @@ def test_split_and_normaliser_of_recovery_are_the_checkpoints(store, run):
     assert np.allclose(ActionNormalizer.fit(store, split.train).std, checkpoint.deployment.normalizer.std)
 
 
-def test_lab_runs_what_applies_once_and_writes_the_page(run, tmp_path):
+@pytest.fixture
+def home(run, tmp_path):
+    """A copy of the debug run without results."""
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "results.jsonl").unlink(missing_ok=True)
+    return tmp_path / "run"
+
+
+def test_a_stress_test_goes_on_with_the_level_it_stopped_at(home, tmp_path, monkeypatch):
+    work = ["pattern", str(home), "--pairs", "4", "--seeds", "1", "--levels", "0", "0.2", "0.4"]
+    whole = stress.main([*work, "--out", str(tmp_path / "whole")])
+    measured, real = [], stress.run
+
+    def interrupted(*args, **kwargs):
+        if len(measured) == 2:
+            raise KeyboardInterrupt
+        measured.append(kwargs["task"].level)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(stress, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        stress.main(work)
+    monkeypatch.setattr(stress, "run", lambda *a, **k: measured.append(k["task"].level) or real(*a, **k))
+    again = stress.main(work)
+    assert measured == [0, 0.2, 0.4]
+    rates = [[level["rate"] for level in found["levels"].values()] for found in (whole, again)]
+    assert rates[0] == rates[1]
+    rows = read_rows(home / "results.jsonl", "stress")
+    assert len({row["evaluation"] for row in rows}) == 1 and stress.finished(rows)
+    stress.main([*work, "--pairs", "3"])  # other settings are another test
+    assert len({row["evaluation"] for row in read_rows(home / "results.jsonl", "stress")}) == 2
+
+
+def test_a_killed_lab_goes_on_where_it_stopped(home, tmp_path):
     from lrc_jepa.commands import lab
 
-    home = tmp_path / "run"
-    shutil.copytree(run, home)
-    (home / "results.jsonl").unlink(missing_ok=True)
-    first = lab.main([str(home), "--quick", "--pairs", "10", "--out", str(tmp_path / "page")])
-    assert first["ran"] == first["experiments"] == 6
-    again = lab.main([str(home), "--quick", "--pairs", "10", "--out", str(tmp_path / "page")])
-    assert again["ran"] == 0
+    work = [str(home), "--quick", "--pairs", "10", "--out", str(tmp_path / "page")]
+    started = subprocess.Popen(
+        [sys.executable, "-m", "lrc_jepa", "lab", *work], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    for _ in range(1200):
+        if read_rows(home / "results.jsonl", "control"):
+            break
+        time.sleep(0.05)
+    started.kill()
+    started.wait()
+    before = read_rows(home / "results.jsonl")
+    assert before and not (tmp_path / "page").exists()
+    found = lab.main(work)
+    assert 0 < found["ran"] < found["experiments"] == 7 and found["left_out"] == []
+    rows = read_rows(home / "results.jsonl")
+    assert rows[: len(before)] == before
+    assert len({row["evaluation"] for row in rows if row["kind"] == "control"}) == 1
+    assert {row["kind"] for row in rows} == {
+        *("control", "film", "openloop", "rollout", "recovery", "probe"),
+        *("intervention", "picture", "stress", "stress-trend", "speed"),
+    }
+    topics = [row["topic"] for row in rows if row["kind"] == "picture"]
+    assert topics == ["interventions", "swap", "walk", "walk"]
+    assert lab.main(work)["ran"] == 0
     text = (tmp_path / "page" / "index.html").read_text()
-    for title in ("Expert-action recovery", "Probes", "Interventions", "Stress tests"):
+    for title in ("Goals reached", "Expert-action recovery", "Probes", "Interventions", "Stress tests"):
         assert f"<h2>{title}</h2>" in text
-    made = {p.name for p in (tmp_path / "page" / "run").iterdir()}
-    assert {"probes.md", "probes.tex", "probes.csv", "recovery.svg", "stress-pca.svg"} <= made
+    made = {p.name for p in (tmp_path / "page" / "all").iterdir()}
+    assert {"probes.md", "probes.tex", "probes.csv", "recovery.svg", "recovery.figure.csv"} <= made
+    assert {"stress-pca.svg", "stress-pca.figure.csv", "success.tex", "success.svg"} <= made
+    # A fuller laboratory is not satisfied with what a quick one left.
+    opened = open_run(home)
+    missing = [
+        e.name for e in lab.experiments(home, opened, lab.LabArgs((home,), pairs=20)) if not e.done(opened)
+    ]
+    assert {"planning", "recovery", "probes", "stress brightness"} <= set(missing)
+    assert "interventions" not in missing
+    names = check_page(tmp_path / "page" / "index.html", tmp_path / "browser", plots=14)
+    assert {"recovery", "probes-ridge", "interventions-psnr", "stress-pca", "stress-pattern"} <= names
+
+
+def test_lab_leaves_out_what_cannot_be_run_and_says_so(home, tmp_path):
+    from lrc_jepa.commands import lab
+
+    def refuse():
+        raise BadInput("there are too few pairs")
+
+    done = []
+    waiting = [
+        (home, lab.Experiment("planning", "control", refuse, 5.0)),
+        (home, lab.Experiment("probes", "probe", lambda: done.append(1), 1.0)),
+    ]
+    assert lab.run_all(waiting) == [f"{home}: planning: there are too few pairs"] and done == [1]
+
+
+def test_inner_bars_move_the_outer_one():
+    from lrc_jepa.console import progress_bar
+
+    with progress_bar("all", 100) as outer:
+        with outer.part(80), progress_bar("one", 4) as inner:
+            seen = []
+            for _ in range(4):
+                inner.advance()
+                seen.append(outer.done)
+        assert seen == [20, 40, 60, 80]
+        with outer.part(20):
+            pass
+        assert outer.done == 100
+
+
+def test_costs_grow_with_the_work(run):
+    from lrc_jepa.commands import lab
+    from lrc_jepa.config import PlanConfig
+
+    opened = open_run(run)
+    few, many = (
+        {e.name: e.seconds for e in lab.experiments(run, opened, lab.LabArgs((run,), pairs=n))}
+        for n in (40, 400)
+    )
+    assert many["planning"] > few["planning"] and many["stress pattern"] > few["stress pattern"]
+    assert lab.small_search(PlanConfig()).samples == 128 and lab.small_search(
+        DEBUG.plan
+    ) == dataclasses.replace(DEBUG.plan, elites=2)
 
 
 def test_tables_in_three_languages():

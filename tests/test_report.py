@@ -1,10 +1,9 @@
 import math
 import re
-import shutil
-import subprocess
 
 import numpy as np
 import pytest
+from browser import check_page, look
 
 from lrc_jepa.commands import plan
 from lrc_jepa.errors import BadInput
@@ -66,40 +65,20 @@ def test_page_refuses_what_is_no_run(tmp_path):
 
 
 def test_page_opens_in_a_browser_without_errors_or_requests(page, tmp_path):
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
-    if not browser:
-        pytest.skip("Chromium is not installed (apt-get install chromium)")
-    log = tmp_path / "net.json"
-    ran = subprocess.run(
-        [
-            browser,
-            *[
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--disable-quic",
-                "--no-first-run",
-                "--disable-sync",
-            ],
-            *[
-                "--disable-background-networking",
-                "--disable-component-update",
-                "--enable-logging=stderr",
-                "--v=0",
-            ],
-            f"--user-data-dir={tmp_path / 'profile'}",
-            f"--log-net-log={log}",
-            "--dump-dom",
-            page.resolve().as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+    names = check_page(page, tmp_path, plots=6)
+    assert {"success", "training", "open-loop"} <= names
+
+
+def test_the_browser_check_notices_faults(tmp_path):
+    bad = tmp_path / "bad.html"
+    bad.write_text(
+        '<!doctype html><html><head></head><body><img src="http://example.invalid/x.png">'
+        '<div style="width:2000px">wide</div><script>console.error("oh"); nothing.there()</script></body></html>'
     )
-    assert ran.returncode == 0
-    assert "CONSOLE" not in ran.stderr
-    assert ran.stdout.count("<svg") >= 4 and "Goals reached" in ran.stdout
+    seen = look(bad, tmp_path / "look", 390)
+    assert any("oh" in fault for fault in seen.faults) and any("nothing" in fault for fault in seen.faults)
+    assert seen.requests == ["http://example.invalid/x.png"]
+    assert seen.page["scroll"] > 390 and seen.page["wide"]
 
 
 def test_bootstrap_of_the_difference_has_its_closed_form():

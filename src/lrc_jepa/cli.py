@@ -15,7 +15,7 @@ from lrc_jepa.errors import BadInput, Diverged, Interrupted
 COMMANDS = {
     "demo": "collect, train, plan and report on TwoRoom in one go, on two CPU cores",
     "collect": "make a dataset in a simulated world",
-    "data": "info, validate, import, export; compute frozen features once",
+    "data": "info, validate, import, export; frozen features, object masks",
     "train": "train a recipe on a dataset",
     "import-checkpoint": "read weights that were trained elsewhere (the public LeWM's)",
     "plan": "reach image goals with a trained model, beside reference policies",

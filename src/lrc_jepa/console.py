@@ -26,7 +26,7 @@ def _console(*, stderr: bool) -> Console:
     return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else WIDTH)
 
 
-_active: list[str] = []
+_active: list[Bar] = []  # bars being shown, the outermost first
 _consoles = {"people": _console(stderr=False)}
 
 
@@ -53,31 +53,52 @@ def warn(text: str) -> None:
 class Bar:
     """A progress bar with the time left, or now and then a line where nobody watches a terminal."""
 
-    def __init__(self, progress: Progress, task: TaskID, title: str, total: int) -> None:
+    def __init__(self, progress: Progress, task: TaskID, title: str, total: float) -> None:
         self.progress, self.task, self.title, self.total = progress, task, title, total
-        self.done, self._said = 0, 0.0
+        self.done, self._said = 0.0, 0.0
+        self._parent = _active[-1] if _active else None
+        self._part: tuple[float, float] | None = None
 
-    def to(self, done: int, note: str = "") -> None:
+    def to(self, done: float, note: str = "") -> None:
         """Set the bar to `done` of `total`."""
         self.done = done
         self.progress.update(self.task, completed=done, note=note)
         share = done / self.total
+        if self._parent:
+            self._parent.within(share)
         if not console().is_terminal and (share - self._said >= 0.25 or done >= self.total):
             self._said = share
-            say(f"{self.title}: {done} of {self.total} {note}")
+            say(f"{self.title}: {done:.0f} of {self.total:.0f} {note}")
 
     def retotal(self, total: int) -> None:
         """Set how much there is, once it is known."""
         self.total = max(1, total)
         self.progress.update(self.task, total=self.total)
 
-    def advance(self, count: int = 1) -> None:
+    def advance(self, count: float = 1) -> None:
         """Move the bar by `count`."""
         self.to(self.done + count)
 
+    @contextmanager
+    def part(self, amount: float) -> Iterator[None]:
+        """Work that is `amount` of this bar: bars shown inside it move this one."""
+        begin = self.done
+        self._part = (begin, amount)
+        try:
+            yield
+        finally:
+            self._part = None
+        self.to(begin + amount)
+
+    def within(self, share: float) -> None:
+        """Move as far into the present part as a bar inside it has got; never back."""
+        if self._part:
+            begin, amount = self._part
+            self.to(max(self.done, begin + amount * min(1.0, share)))
+
 
 @contextmanager
-def progress_bar(title: str, total: int) -> Iterator[Bar]:
+def progress_bar(title: str, total: float) -> Iterator[Bar]:
     """Show a bar while the block runs."""
     columns = (
         TextColumn("{task.description}"),
@@ -89,12 +110,16 @@ def progress_bar(title: str, total: int) -> Iterator[Bar]:
         TextColumn("{task.fields[note]}"),
     )
     hidden = not console().is_terminal or bool(_active)  # only the outermost bar is drawn
-    _active.append(title)
-    try:
-        with Progress(*columns, console=console(), transient=True, disable=hidden) as progress:
-            yield Bar(progress, progress.add_task(title, total=total, note=""), title, total)
-    finally:
-        _active.pop()
+    # Speed is taken over ten minutes: with slow steps the usual half minute holds no step at all.
+    with Progress(
+        *columns, console=console(), transient=True, disable=hidden, speed_estimate_period=600
+    ) as progress:
+        bar = Bar(progress, progress.add_task(title, total=total, note=""), title, total)
+        _active.append(bar)
+        try:
+            yield bar
+        finally:
+            _active.pop()
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> None:

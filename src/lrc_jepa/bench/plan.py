@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from lrc_jepa.bench import systems
 from lrc_jepa.bench.measure import alternate
 from lrc_jepa.bench.planners import bench_planners
 from lrc_jepa.commands.arguments import parse
@@ -294,6 +295,8 @@ ENVIRONMENTS = {"paper": (1, 4), "micro": (1, 2, 5, 10, 25, 50), "debug": (1, 4)
 
 def main(argv: list[str]) -> dict[str, Any]:
     """Measure and show."""
+    if "--systems" in argv:
+        return systems.main(argv)
     args = parse(BenchPlanArgs, argv, "bench plan", "Measure how fast planning is on this machine.")
     found: dict[str, Any] = {"load_before": os.getloadavg()[0]}  # other work spoils every figure below
     before = torch.get_num_threads()

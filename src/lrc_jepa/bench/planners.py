@@ -239,7 +239,7 @@ def bench_planners(
         append_rows(part.opened.out / "results.jsonl", save_rows(part, seed))
     folder = (out or measured[0].opened.out) / "bench"
     folder.mkdir(parents=True, exist_ok=True)
-    write_bytes(folder / "planners.svg", planner_figure(found["planners"]).encode())
+    write_bytes(folder / "planners.svg", planner_figure(found["planners"]).svg.encode())
     write_json(folder / "planners.json", found)
     show(found)
     say(f"figure and JSON in {folder}")

@@ -10,7 +10,7 @@ from lrc_jepa.errors import BadInput
 
 BENCHES = {
     "train": "the training step, SIGReg and the loader, against a plain step in the same run",
-    "plan": "rollouts and searches of the planners",
+    "plan": "rollouts and searches of the planners; --systems RUN...: whole trajectories of trained runs",
     "worlds": "collecting in the simulated worlds, and how exactly they replay",
 }
 

@@ -12,6 +12,7 @@ import tyro
 from lrc_jepa.commands.arguments import parse
 from lrc_jepa.commands.data_features import features
 from lrc_jepa.commands.data_io import export, import_, validate
+from lrc_jepa.commands.data_masks import masks
 from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
@@ -62,6 +63,7 @@ VERBS = {
     "import": import_,
     "export": export,
     "features": features,
+    "masks": masks,
 }
 
 

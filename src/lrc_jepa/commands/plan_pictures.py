@@ -114,6 +114,6 @@ def save_explanations(out: Path, planner: Planner, rollouts: Rollouts, stamp: Ro
                 [np.concatenate([frames[:1], imagined[0], goal]), np.concatenate([happened, goal])],
             )
         (out / name).parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(out / row["figure"], explanation_figure(row).encode())
+        write_bytes(out / row["figure"], explanation_figure(row).svg.encode())
         rows.append(row)
     return rows

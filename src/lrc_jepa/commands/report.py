@@ -19,7 +19,9 @@ class ReportArgs:
     """Which runs, and where the page goes."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders of runs; runs evaluated on the same pairs are compared."""
+    """Folders of runs, and of ablations, nuisance or theory; runs on the same pairs are compared."""
+    theory: Path | None = None
+    """Folder that lrc theory wrote."""
     out: Path = Path("report")
     """Folder of the page."""
 
@@ -29,6 +31,6 @@ def main(argv: list[str]) -> dict[str, Any]:
     args = parse(ReportArgs, argv, "report", "Write one self-contained HTML page.")
     if not args.runs:
         raise BadInput("name at least one run: lrc report RUN [RUN ...]")
-    page = write_page(list(args.runs), args.out)
+    page = write_page(args.runs, args.out, [args.theory] if args.theory else [])
     say(f"report: {page}")
     return {"report": str(page), "runs": [str(run) for run in args.runs]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ from lrc_jepa.evaluate.stress import Projected, logistic_band, ranks_for
 from lrc_jepa.models.streams import frame_streams
 from lrc_jepa.recipes import protocol_of
 from lrc_jepa.report.control import summarize
-from lrc_jepa.report.rows import Row
+from lrc_jepa.report.rows import Row, read_rows
+from lrc_jepa.report.sources import newest
 from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
 
 LATENTS = 1000  # clean frames that define the principal components
@@ -53,33 +55,77 @@ class StressArgs:
     plan: tyro.conf.OmitArgPrefixes[PlanConfig] = PlanConfig()
 
 
-def _pairs(opened: Opened, args: StressArgs) -> Manifest:
-    clip = opened.checkpoint.config.clip
-    return draw_manifest(opened.store, opened.split, clip, args.plan, args.pairs)
+@dataclass(frozen=True)
+class Stressed:
+    """One stress test of one run: its pairs, its levels, and what was measured before an interruption."""
+
+    opened: Opened
+    args: StressArgs
+    manifest: Manifest
+    levels: list[float]
+    stamp: Row
+    before: list[Row]
+
+    @classmethod
+    def begin(cls, opened: Opened, args: StressArgs, kind: str, levels: list[float]) -> Stressed:
+        """Draw the pairs; go on with the newest test of the same settings if it stopped half way."""
+        if args.pairs < 1 or args.seeds < 1:
+            raise BadInput("a stress test needs at least one pair and one repetition")
+        clip = opened.checkpoint.config.clip
+        manifest = draw_manifest(opened.store, opened.split, clip, args.plan, args.pairs)
+        settings = {
+            "stress": kind,
+            "levels": levels,
+            "seeds": args.seeds,
+            "manifest_hash": manifest.digest(),
+            "protocol": protocol_of(args.plan, opened.checkpoint.config.plan),
+            "planner": dataclasses.asdict(args.plan),
+        }
+        stamp = opened.stamp(**settings)
+        identity = {**settings, "checkpoint_hash": stamp["checkpoint_hash"], "data_hash": stamp["data_hash"]}
+        rows = read_rows(opened.out / "results.jsonl", "stress")
+        last = newest(rows, "stress", stress=kind)
+        same = last and all(last[0].get(key) == value for key, value in identity.items())
+        if not same or finished(last):
+            return cls(opened, args, manifest, levels, stamp, [])
+        whole = args.seeds * len(manifest)
+        kept = [lv for lv in levels if sum(r["level"] == lv for r in last) == whole]
+        say(f"stress {kind}: {len(kept)} of {len(levels)} levels were measured before")
+        stamp["evaluation"] = last[0]["evaluation"]
+        return cls(opened, args, manifest, levels, stamp, [r for r in last if r["level"] in kept])
+
+    def run(self, kind: str, at: Callable[[float], tuple[Any, Any]]) -> list[Row]:
+        """Measure the levels that are missing, each written as soon as it is done; `at` gives model and task."""
+        rows, done = list(self.before), {row["level"] for row in self.before}
+        with progress_bar(f"stress: {kind}", len(self.levels)) as bar:
+            for level in self.levels:
+                if level not in done:
+                    found = self._level(*at(level), {**self.stamp, "level": level})
+                    self.opened.write(found)
+                    rows += found
+                bar.advance()
+        return rows
+
+    def _level(self, model: Any, task: Any, stamp: Row) -> list[Row]:
+        """Rows of every repetition at one level."""
+        deployment, rows = self.opened.checkpoint.deployment, []
+        spec, plan = deployment.spec, self.args.plan
+        for seed in range(self.args.seeds):
+            config = dataclasses.replace(plan, seed=plan.seed + seed)
+            planner = Planner(model, deployment, config, list(range(len(self.manifest))))
+            happened = run(
+                planner, self.opened.store, self.manifest, config, spec.frameskip, spec.image_size, task=task
+            )
+            found = episode_rows(stamp["system"], happened, self.manifest, stamp, planner)
+            rows += [
+                {**row, "kind": "stress", "metric": "stress.v1", "plan_seed": config.seed} for row in found
+            ]
+        return rows
 
 
-def _stamp(opened: Opened, args: StressArgs, manifest: Manifest, kind: str) -> Row:
-    return opened.stamp(
-        stress=kind,
-        manifest_hash=manifest.digest(),
-        protocol=protocol_of(args.plan, opened.checkpoint.config.plan),
-        planner=dataclasses.asdict(args.plan),
-    )
-
-
-def _evaluate(
-    opened: Opened, args: StressArgs, model: Any, manifest: Manifest, stamp: Row, task: Any
-) -> list[Row]:
-    """Rows of every repetition at one level."""
-    deployment, rows = opened.checkpoint.deployment, []
-    for seed in range(args.seeds):
-        config = dataclasses.replace(args.plan, seed=args.plan.seed + seed)
-        planner = Planner(model, deployment, config, list(range(len(manifest))))
-        spec = deployment.spec
-        happened = run(planner, opened.store, manifest, config, spec.frameskip, spec.image_size, task=task)
-        found = episode_rows(stamp["system"], happened, manifest, stamp, planner)
-        rows += [{**row, "kind": "stress", "metric": "stress.v1", "plan_seed": config.seed} for row in found]
-    return rows
+def finished(rows: list[Row]) -> bool:
+    """Whether the rows of one stress test cover all the levels it set out to measure."""
+    return bool(rows) and set(rows[0].get("levels", [])) <= {row["level"] for row in rows}
 
 
 def pca(opened: Opened, args: StressArgs) -> list[Row]:
@@ -95,17 +141,13 @@ def pca(opened: Opened, args: StressArgs) -> list[Row]:
         raise BadInput(
             f"a latent of width {features.shape[1]} has ranks 1 to {features.shape[1]}, not {ranks}"
         )
-    manifest, rows = _pairs(opened, args), []
-    stamp = _stamp(opened, args, manifest, "pca")
-    with progress_bar("stress: pca", len(ranks)) as bar:
-        for rank in ranks:
-            model = Projected(opened.model, features, rank).eval()
-            rows += _evaluate(
-                opened, args, model, manifest, {**stamp, "level": rank}, make_task(opened.store)
-            )
-            bar.advance()
-    rows.append(_trend(rows, ranks, stamp, args.refits))
-    return rows
+    test = Stressed.begin(opened, args, "pca", [float(k) for k in ranks])
+    rows = test.run(
+        "pca", lambda k: (Projected(opened.model, features, int(k)).eval(), make_task(opened.store))
+    )
+    trend = _trend(rows, ranks, test.stamp, args.refits)
+    opened.write([trend])
+    return [*rows, trend]
 
 
 def _trend(rows: list[Row], ranks: list[int], stamp: Row, refits: int) -> Row:
@@ -121,15 +163,15 @@ def _trend(rows: list[Row], ranks: list[int], stamp: Row, refits: int) -> Row:
 
 def disturb(kind: str, opened: Opened, args: StressArgs) -> list[Row]:
     """Disturb current and goal frames alike, level by level, on the same pairs."""
-    levels = args.levels or PERTURBATIONS[kind].levels
-    manifest, rows = _pairs(opened, args), []
-    stamp = _stamp(opened, args, manifest, kind)
-    with progress_bar(f"stress: {kind}", len(levels)) as bar:
-        for level in levels:
-            task = PerturbedTask(make_task(opened.store), kind, level, len(manifest), seed=0)
-            rows += _evaluate(opened, args, opened.model, manifest, {**stamp, "level": level}, task)
-            bar.advance()
-    return rows
+    levels = [float(level) for level in args.levels or PERTURBATIONS[kind].levels]
+    test = Stressed.begin(opened, args, kind, levels)
+    return test.run(
+        kind,
+        lambda level: (
+            opened.model,
+            PerturbedTask(make_task(opened.store), kind, level, len(test.manifest), seed=0),
+        ),
+    )
 
 
 KINDS = ("pca", *PERTURBATIONS)
@@ -153,7 +195,6 @@ def main(argv: list[str]) -> dict[str, Any]:
     args = parse(StressArgs, argv[1:], f"stress {kind}", f"Stress test: {kind}.", default)
     opened = open_run(args.run, args.data, args.out, args.device)
     rows = pca(opened, args) if kind == "pca" else disturb(kind, opened, args)
-    opened.write(rows)
     tested = [r for r in rows if r["kind"] == "stress"]
     summaries = {
         level: summarize(r for r in tested if r["level"] == level)

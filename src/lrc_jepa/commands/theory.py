@@ -170,8 +170,8 @@ def show(rows: list[Row], out: Path) -> dict[str, Any]:
         [line.cells(SHOWN) for line in lines],
     )
     table("in how many runs each claim held", section["tables"][1]["columns"], section["tables"][1]["rows"])
-    for name, svg in section["figures"].items():
-        write_bytes(out / f"{name}.svg", svg.encode())
+    for name, drawn in section["figures"].items():
+        write_bytes(out / f"{name}.svg", drawn.svg.encode())
     say(f"rows in {out / 'results.jsonl'}, {len(section['figures'])} figures beside them")
     return {
         "out": str(out),

@@ -10,6 +10,7 @@ From it come the centroid (x, y in [0,1]) and mean colour (RGB in [0,1]) of each
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,18 +25,48 @@ from lrc_jepa.files import write_bytes
 Array = NDArray[Any]
 KINDS = {0: "background", 1: "gripper", 2: "moving", 3: "static"}
 Segmenter = Callable[[Array], Array]
-"""Frames (n,h,w,3) uint8 -> labels (n,h,w) uint8."""
+"""Frames (n,h,w,3) uint8 of one episode, in order -> labels (n,h,w) uint8."""
 
 
-def make_masks(store: Store, rows: Array, segmenter: Segmenter, path: Path, batch: int = 64) -> None:
-    """Label the frames `rows` with any segmenter and write the mask file."""
-    import io
-
-    labels = [
-        segmenter(np.asarray(store.pixels[part])) for part in np.array_split(rows, -(-len(rows) // batch))
+def choose_rows(store: Store, frames: int, per_episode: int) -> Array:
+    """About `frames` rows, `per_episode` of them spread evenly over each of as many episodes as that takes."""
+    if frames < 1 or per_episode < 1:
+        raise BadInput("masks need at least one frame, and one of each episode")
+    count = min(store.episodes, -(-frames // per_episode))
+    episodes = np.unique(np.linspace(0, store.episodes - 1, count).round().astype(int))
+    share = np.linspace(0, 1, per_episode)
+    rows = [
+        store.ep_offset[e] + np.unique((share * (store.ep_len[e] - 1)).round().astype(int)) for e in episodes
     ]
+    return np.concatenate(rows)[:frames]
+
+
+def make_masks(
+    store: Store,
+    rows: Array,
+    segmenter: Segmenter,
+    path: Path,
+    batch: int = 64,
+    progress: Callable[[int], None] = lambda count: None,
+) -> None:
+    """Label the frames `rows` with any segmenter, episode by episode, and write the mask file."""
+    rows = np.unique(rows)
+    episode = np.searchsorted(store.ep_offset, rows, side="right") - 1
+    labels = []
+    for own in np.split(rows, np.flatnonzero(np.diff(episode)) + 1):
+        for part in np.array_split(own, -(-len(own) // batch)):
+            frames = np.asarray(store.pixels[part])
+            found = np.asarray(segmenter(frames))
+            if found.shape != frames.shape[:3] or not 0 <= found.min() <= found.max() < len(KINDS):
+                raise BadInput(
+                    f"the segmenter gave labels of shape {found.shape} from {found.min()} to {found.max()} for frames of "
+                    f"shape {frames.shape}; expected {frames.shape[:3]}, 0 to {len(KINDS) - 1}"
+                )
+            labels.append(found.astype(np.uint8))
+            progress(len(part))
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, rows=rows.astype(np.int64), labels=np.concatenate(labels).astype(np.uint8))
+    np.savez_compressed(buffer, rows=rows.astype(np.int64), labels=np.concatenate(labels))
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, buffer.getvalue())
 
 
@@ -49,6 +80,10 @@ def read_masks(path: Path, store: Store) -> tuple[Array, Array]:
     frames = store.pixels.shape
     if labels.shape != (len(rows), *frames[1:3]) or labels.dtype != np.uint8 or rows.ndim != 1:
         raise BadInput(f"{path} has labels of shape {labels.shape}, which do not fit frames of {frames[1:3]}")
+    if labels.size and labels.max() >= len(KINDS):
+        raise BadInput(
+            f"{path} has the label {labels.max()}; there is {', '.join(f'{k} {n}' for k, n in KINDS.items())}"
+        )
     if len(rows) == 0 or rows.min() < 0 or rows.max() >= frames[0]:
         raise BadInput(f"{path} labels rows that the dataset does not have")
     return rows, labels

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import LinAlgWarning
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge, RidgeCV
 from sklearn.neural_network import MLPRegressor
@@ -96,6 +97,7 @@ def fit_probe(
     y = targets(train[1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # early stopping decides, not the limit
+        warnings.simplefilter("ignore", LinAlgWarning)  # the paper's 1e-3 is little where features repeat
         probe.fit(features(train[0]), y[:, 0] if y.shape[1] == 1 else y)
     predicted = probe.predict(features(test[0])).reshape(len(test[0]), -1)
     truth = targets(test[1])

@@ -1,213 +1,348 @@
-"""Figures as SVG: one colour per system everywhere, labels on the lines, readable in grey."""
+"""The figures: success, training, recovery, probes, interventions, stress, ablations, speed.
+
+Ours are filled marks and whole lines; what the paper prints is hollow marks and dotted lines.
+"""
 
 from __future__ import annotations
 
-import base64
-import io
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.ticker import ScalarFormatter
 
+from lrc_jepa.report import paper
+from lrc_jepa.report.canvas import (
+    FAINT,
+    INK,
+    STREAM_MARKS,
+    STREAMS,
+    WIDTH,
+    Drawing,
+    Sheet,
+    colour,
+    mark,
+    sheet,
+)
 from lrc_jepa.report.control import ControlSummary
 from lrc_jepa.report.rows import Row
 
-# Distinct in hue and, printed grey, in lightness.
-COLOURS = {
-    "lrc": "#0b5cad",
-    "lrc+idm": "#4aa3df",
-    "lwm": "#d1495b",
-    "pldm": "#edae49",
-    "dino-wm": "#2e7d5b",
-    "vjepa2-gap-ac": "#7b4fa3",
-    "c-jepa": "#8d5524",
-    "eb-jepa": "#c77dba",
-    "do-nothing": "#b8bcc4",
-    "random": "#8b919c",
-    "expert-replay": "#3c424d",
-}
-STREAMS = {"z": "#0b5cad", "u": "#e07a1f"}
-STYLE: Any = {
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e4e7ec",
-    "axes.axisbelow": True,
-    "axes.edgecolor": "#98a1b0",
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "svg.hashsalt": "lrc-jepa",
-}
+
+@dataclass(frozen=True)
+class Bar:
+    """One actor's success, and what the paper prints for it."""
+
+    label: str
+    system: str
+    summary: ControlSummary
+    printed: float | None = None
 
 
-def colour(actor: str) -> str:
-    """The colour of a system or reference, whatever run it comes from."""
-    return COLOURS.get(actor.rstrip("*"), "#5f6b7a")
-
-
-@contextmanager
-def _drawing(width: float, height: float, columns: int = 1) -> Iterator[tuple[Figure, Any]]:
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(1, columns, figsize=(width, height), layout="constrained")
-        try:
-            yield figure, axes
-        finally:
-            plt.close(figure)
-
-
-def _svg(figure: Figure) -> str:
-    text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None})
-    whole = text.getvalue()
-    return whole[whole.index("<svg") :]
-
-
-def success_bars(summaries: list[ControlSummary]) -> str:
-    """Success with Wilson intervals, one bar per actor."""
-    with _drawing(7.2, 0.5 + 0.42 * len(summaries)) as (figure, axes):
-        for index, s in enumerate(summaries):
-            axes.barh(index, 100 * s.rate, color=colour(s.actor), height=0.62)
+def success_bars(bars: Sequence[Bar], title: str) -> Drawing:
+    """Success with Wilson intervals, a bar per actor; a diamond is the paper's value."""
+    with sheet(WIDTH, 0.95 + 0.36 * len(bars)) as drawn:
+        axes = drawn.axes[0]
+        axes.set_title(title, loc="left")
+        for index, bar in enumerate(bars):
+            s = bar.summary
+            axes.barh(index, 100 * s.rate, color=colour(bar.system), height=0.62)
             axes.plot([100 * s.low, 100 * s.high], [index, index], color="white", lw=4)
-            axes.plot([100 * s.low, 100 * s.high], [index, index], color="#1c2430", lw=1.4)
-            axes.text(100 * s.high + 1.5, index, f"{100 * s.rate:.0f}%", va="center")
-        axes.set_yticks(range(len(summaries)), [s.actor for s in summaries])
+            axes.plot([100 * s.low, 100 * s.high], [index, index], color=INK, lw=1.4)
+            axes.text(100 * s.high + 2, index, f"{100 * s.rate:.0f}%", va="center")
+            drawn.note(axes, bar.label, index, s.rate, (s.low, s.high))
+            if bar.printed is not None:
+                axes.plot([100 * bar.printed], [index], "D", color=INK, mfc="white", ms=6)
+                drawn.note(axes, f"{bar.label}, paper", index, bar.printed)
+        axes.set_yticks(range(len(bars)), [bar.label for bar in bars])
         axes.invert_yaxis()
-        axes.set_xlim(0, 112)
-        axes.set_xlabel("success, % of non-trivial pairs; line: 95% interval")
+        axes.set_xlim(0, 114)
+        axes.set_xticks([0, 25, 50, 75, 100])
+        paper_too = "; diamond: paper" if any(bar.printed is not None for bar in bars) else ""
+        axes.set_xlabel(f"success, % of non-trivial pairs; line: 95% interval{paper_too}")
         axes.grid(axis="y", visible=False)
-        return _svg(figure)
+        return drawn.finish()
 
 
-def _curve(axes: Axes, steps: list[int], values: list[float], label: str, shade: str) -> None:
-    axes.plot(steps, values, color=shade, lw=1.6)
-    axes.annotate(
-        label, (steps[-1], values[-1]), xytext=(4, 0), textcoords="offset points", color=shade, va="center"
-    )
-
-
-def training_curves(metrics: list[Row]) -> str | None:
+def training_curves(metrics: list[Row]) -> Drawing | None:
     """Every term of the objective against steps, on a logarithmic scale."""
     rows = [row for row in metrics if row["kind"] == "train"]
     if not rows:
         return None
     names = [n for n in rows[0] if n not in ("step", "kind", "gradient_norm")]
-    shades = ["#1c2430", "#0b5cad", "#d1495b", "#e07a1f", "#2e7d5b", "#7b4fa3"]
-    with _drawing(7.2, 3.2) as (figure, axes):
-        for name, shade in zip(names, shades * 3, strict=False):
-            _curve(axes, [r["step"] for r in rows], [max(r[name], 1e-6) for r in rows], name, shade)
-        axes.set_yscale("log")
-        axes.set_xlabel("step")
-        axes.margins(x=0.02)
-        axes.set_xlim(right=rows[-1]["step"] * 1.22)
+    shades = [INK, "#0b5cad", "#d1495b", "#e07a1f", "#2e7d5b", "#7b4fa3"]
+    steps = [row["step"] for row in rows]
+    with sheet() as drawn:
+        axes = drawn.axes[0]
         axes.set_title("terms of the objective, unweighted", loc="left")
-        return _svg(figure)
+        axes.set_yscale("log")
+        for name, shade in zip(names, shades * 3, strict=False):
+            drawn.curve(axes, steps, [max(r[name], 1e-6) for r in rows], name, shade)
+        axes.set_xlabel("step")
+        return drawn.finish()
 
 
-def health_curves(metrics: list[Row]) -> str | None:
+def health_curves(metrics: list[Row]) -> dict[str, Drawing]:
     """Rank of z, read-outs of z and u, and what wrong actions cost."""
     rows = [row for row in metrics if row["kind"] == "health"]
     if not rows:
-        return None
+        return {}
     steps = [row["step"] for row in rows]
-    with _drawing(10.5, 3.0, 3) as (figure, axes):
-        _curve(axes[0], steps, [r["effective_rank"] for r in rows], "rank", "#0b5cad")
-        axes[0].set_title("effective rank of z", loc="left")
+    found = {}
+    with sheet(height=2.6) as drawn:
+        axes = drawn.axes[0]
+        axes.set_title("physical state read from single frames, linear R² (held out)", loc="left")
+        axes.set_ylim(-0.25, 1.05)
         for key in sorted(k for k in rows[0] if k.startswith("r2_")):
-            stream = key[3]
+            stream, _, quantity = key[3:].partition(".")
             values = [max(r[key], -0.2) for r in rows]
-            _curve(axes[1], steps, values, stream, STREAMS[stream])
-        axes[1].set_title("physical state, linear R² (held out)", loc="left")
+            drawn.curve(axes, steps, values, f"{stream}: {quantity.replace('_', ' ')}", STREAMS[stream])
+        axes.set_xlabel("step")
+        found["health-readouts"] = drawn.finish()
+    with sheet(height=2.6) as drawn:
+        axes = drawn.axes[0]
+        axes.set_title("prediction error by actions given", loc="left")
+        axes.set_yscale("log")
         for key, shade in (("true", "#0b5cad"), ("shifted", "#e07a1f"), ("shuffled", "#d1495b")):
-            _curve(axes[2], steps, [r[f"error_{key}_actions"] for r in rows], key, shade)
-        axes[2].set_yscale("log")
-        axes[2].set_title("prediction error by actions given", loc="left")
-        for panel in axes:
-            panel.set_xlabel("step")
-            panel.set_xlim(right=steps[-1] * 1.25)
-        return _svg(figure)
+            drawn.curve(axes, steps, [r[f"error_{key}_actions"] for r in rows], f"{key} actions", shade)
+        axes.set_xlabel("step")
+        found["health-actions"] = drawn.finish()
+    with sheet(height=2.6) as drawn:
+        axes = drawn.axes[0]
+        axes.set_title("effective rank of z", loc="left")
+        drawn.curve(axes, steps, [r["effective_rank"] for r in rows], "rank", "#0b5cad")
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("step")
+        found["health-rank"] = drawn.finish()
+    return found
 
 
-def open_loop_curve(rows: list[Row]) -> str | None:
+def open_loop_curve(rows: list[Row]) -> Drawing | None:
     """Latent error against the number of blocks imagined, beside predicting no change."""
     if not rows:
         return None
     steps = [row["steps_ahead"] for row in rows]
-    with _drawing(5.2, 2.8) as (figure, axes):
-        relative = [row["error"] / max(row["variance"], 1e-9) for row in rows]
-        still = [row["error_no_change"] / max(row["variance"], 1e-9) for row in rows]
-        _curve(axes, steps, relative, "imagined", "#0b5cad")
-        _curve(axes, steps, still, "no change", "#8b919c")
-        axes.set_xlim(right=steps[-1] * 1.25)
-        axes.set_xlabel("action blocks ahead")
+    with sheet() as drawn:
+        axes = drawn.axes[0]
         axes.set_title("latent error over latent variance", loc="left")
-        return _svg(figure)
+        for key, name, shade in (
+            ("error", "imagined", "#0b5cad"),
+            ("error_no_change", "no change", FAINT),
+        ):
+            drawn.curve(axes, steps, [row[key] / max(row["variance"], 1e-9) for row in rows], name, shade)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("action blocks ahead")
+        return drawn.finish()
 
 
-def recovery_curve(rows: list[Row]) -> str:
-    """Mean normalised rank against the number of blocks, for each set of candidates."""
-    with _drawing(5.2, 2.8) as (figure, axes):
-        for source, shade in (("gaussian", "#0b5cad"), ("real", "#d1495b")):
-            mine = [r for r in rows if r["source"] == source]
-            horizons = sorted({r["horizon"] for r in mine})
-            if horizons:
-                means = [fmean(r["rank"] for r in mine if r["horizon"] == h) for h in horizons]
-                _curve(axes, horizons, means, source, shade)
-                axes.set_xlim(right=max(horizons) * 1.3)
-        axes.axhline(0.5, color="#8b919c", lw=1, ls="--")
-        axes.set_ylim(0, 0.6)
-        axes.set_xlabel("action blocks")
-        axes.set_title("normalised rank of the demonstrated actions; dashed: chance", loc="left")
-        return _svg(figure)
+@dataclass(frozen=True)
+class Series:
+    """One run's line in a figure that compares runs."""
+
+    label: str
+    system: str
+    points: dict[float, float]
+    intervals: dict[float, tuple[float, float]] | None = None
+    trend: Row | None = None
+    line: str = "-"
+
+    def draw(self, drawn: Sheet, axes: Axes) -> None:
+        """The line, its marks, its intervals and its name."""
+        xs = sorted(self.points)
+        low_high = [self.intervals[x] for x in xs] if self.intervals else None
+        shade, sign = colour(self.system), mark(self.system)
+        values = [self.points[x] for x in xs]
+        drawn.curve(axes, xs, values, self.label, shade, intervals=low_high, mark=sign, line=self.line)
 
 
-def stress_curve(kind: str, levels: dict[float, ControlSummary], trend: Row | None) -> str:
-    """Success against a level, with intervals and, for ranks, the logistic trend and its band."""
-    with _drawing(5.2, 2.8) as (figure, axes):
-        shade = colour(next(iter(levels.values())).actor)
-        at = list(levels)
-        if trend:
-            low, high = ([100 * v for v in trend[key]] for key in ("low", "high"))
-            axes.fill_between(trend["at"], low, high, color=shade, alpha=0.15, lw=0)
-            axes.plot(trend["at"], [100 * v for v in trend["rate"]], color=shade, lw=1.6)
-            axes.set_xscale("log", base=2)
-        else:
-            axes.plot(at, [100 * levels[level].rate for level in at], color=shade, lw=1.6)
-        for level, s in levels.items():
-            axes.plot([level, level], [100 * s.low, 100 * s.high], color="#5f6b7a", lw=1)
-            axes.plot([level], [100 * s.rate], "o", color=shade, ms=5)
-        axes.set_ylim(0, 103)
-        axes.set_xlabel("components kept" if kind == "pca" else f"{kind}, level")
+def lines(
+    series: Sequence[Series],
+    title: str,
+    axis: str,
+    *,
+    limits: tuple[float | None, float | None] = (None, None),
+    chance: float | None = None,
+) -> Drawing:
+    """Any measure of several runs against one thing that was varied."""
+    with sheet() as drawn:
+        axes = drawn.axes[0]
+        axes.set_title(title, loc="left")
+        axes.set_ylim(*limits)
+        if chance is not None:
+            axes.axhline(chance, color=FAINT, lw=1, ls=(0, (4, 3)))
+        for one in series:
+            one.draw(drawn, axes)
+        every = sorted({x for one in series for x in one.points})
+        if len(every) <= 9:
+            axes.set_xticks(every, [f"{x:g}" for x in every])
+        axes.set_xlabel(axis)
+        return drawn.finish()
+
+
+def recall_bars(
+    ours: Sequence[tuple[str, str, Sequence[float]]], printed: Sequence[paper.Printed]
+) -> Drawing:
+    """Recall at 1, 5 and 10 of every run (label, system, recalls), and of the paper's systems, dotted."""
+    places = [0, 1, 2]
+    with sheet() as drawn:
+        axes = drawn.axes[0]
+        axes.set_title("recall of the demonstrated actions", loc="left")
+        axes.set_ylim(0, 1.02)
+        for label, system, values in ours:
+            drawn.curve(axes, places, values, label, colour(system), mark=mark(system))
+        for p in printed:
+            name = f"paper: {paper.NAMES[p.system]}"
+            drawn.curve(axes, places, p.values[:3], name, colour(p.system), mark=mark(p.system), line=":")
+        axes.set_xticks(places, ["at 1", "at 5", "at 10"])
+        axes.set_xlabel("dotted: the paper, Bridge-v2")
+        return drawn.finish()
+
+
+def stress_curves(kind: str, series: Sequence[Series]) -> Drawing:
+    """Success against a level; for ranks, the logistic trend of each run and its band."""
+    with sheet() as drawn:
+        axes = drawn.axes[0]
         axes.set_title("success, %", loc="left")
-        return _svg(figure)
+        axes.set_ylim(0, 103)
+        if kind == "pca":
+            axes.set_xscale("log", base=2)
+            axes.xaxis.set_major_formatter(ScalarFormatter())
+            axes.minorticks_off()
+        for one in series:
+            _stressed(drawn, axes, one)
+        if kind == "pca":
+            ranks = sorted({x for one in series for x in one.points})
+            axes.set_xticks(ranks, [f"{x:g}" for x in ranks])
+        axes.set_xlabel("components kept" if kind == "pca" else f"{kind}, level")
+        return drawn.finish()
 
 
-def nuisance_curve(rows: list[Row]) -> str:
-    """Success, or the probe of z where there was no planning, against the number of factors."""
-    key = "success" if all("success" in r["figures"] for r in rows) else "rank"
-    with _drawing(5.2, 2.8) as (figure, axes):
-        for system in dict.fromkeys(r["system"] for r in rows):
-            mine = [r for r in rows if r["system"] == system]
-            factors = sorted({r["factors"] for r in mine})
-            means = [fmean(r["figures"][key] for r in mine if r["factors"] == f) for f in factors]
-            _curve(axes, factors, means, system, colour(system))
-        axes.margins(x=0.15)
-        axes.set_xlabel("independent appearance factors")
-        axes.set_title(key, loc="left")
-        return _svg(figure)
+def _stressed(drawn: Sheet, axes: Axes, one: Series) -> None:
+    if one.trend is None:
+        one.draw(drawn, axes)
+        return
+    shade, trend, at = colour(one.system), one.trend, sorted(one.points)
+    low, high = ([100 * v for v in trend[key]] for key in ("low", "high"))
+    axes.fill_between(trend["at"], low, high, color=shade, alpha=0.15, lw=0)
+    rates = [100 * v for v in trend["rate"]]
+    axes.plot(trend["at"], rates, color=shade, lw=1.6, ls=one.line)
+    for x in at:
+        interval = one.intervals[x] if one.intervals else None
+        if interval:
+            axes.plot([x, x], interval, color=shade, lw=1, alpha=0.6)
+        axes.plot([x], [one.points[x]], mark(one.system), color=shade, ms=5.5)
+        drawn.note(axes, one.label, x, one.points[x], interval)
+    for x, y, interval in zip(trend["at"], rates, zip(low, high, strict=True), strict=True):
+        drawn.note(axes, f"{one.label}, trend", x, y, interval)
+    drawn.label(axes, trend["at"][-1], rates[-1], one.label, shade)
 
 
-def data_address(path: Path) -> str | None:
-    """A picture as a data address, so that a page stands alone."""
-    if not path.is_file():
+@dataclass(frozen=True)
+class Dot:
+    """One read-out: where it stands, and what the paper prints."""
+
+    line: str
+    system: str
+    stream: str
+    value: float
+    printed: float | None = None
+
+
+def probe_dots(dots: Sequence[Dot], title: str) -> Drawing:
+    """Pearson r, a line per quantity and run, a mark per stream; hollow: the paper."""
+    order = list(dict.fromkeys(dot.line for dot in dots))
+    with sheet(WIDTH, 1.15 + 0.34 * len(order)) as drawn:
+        axes = drawn.axes[0]
+        axes.set_title(title, loc="left")
+        for dot in dots:
+            y, shade, sign = order.index(dot.line), STREAMS[dot.stream], STREAM_MARKS[dot.stream]
+            axes.plot([dot.value], [y], sign, color=shade, ms=7, mew=0)
+            drawn.note(axes, f"{dot.line}, {dot.stream}", y, dot.value)
+            if dot.printed is not None:
+                axes.plot([dot.printed], [y + 0.26], sign, color=shade, mfc="white", ms=5.5)
+                drawn.note(axes, f"{dot.line}, {dot.stream}, paper", y, dot.printed)
+        for stream in dict.fromkeys(dot.stream for dot in dots):
+            axes.plot([], [], STREAM_MARKS[stream], color=STREAMS[stream], ms=7, mew=0, label=stream)
+        drawn.figure.legend(loc="outside lower center", ncols=3, frameon=False)
+        axes.set_yticks(range(len(order)), order)
+        axes.set_ylim(len(order) - 0.4, -0.6)
+        axes.set_xlim(min(-0.05, *(dot.value - 0.05 for dot in dots)), 1.04)
+        paper_too = "; hollow: paper" if any(dot.printed is not None for dot in dots) else ""
+        axes.set_xlabel(f"Pearson r{paper_too}")
+        return drawn.finish()
+
+
+def intervention_bars(ours: dict[str, dict[str, tuple[float, float]]], unit: str, which: int) -> Drawing:
+    """PSNR or SSIM of every condition, a mark per run with its spread over frames; hollow: the paper's."""
+    order = list(dict.fromkeys(name for conditions in ours.values() for name in conditions))
+    with sheet(WIDTH, 2.5) as drawn:
+        axes = drawn.axes[0]
+        axes.set_title(f"{unit} of rebuilt frames; bar: spread over frames", loc="left")
+        for index, (label, conditions) in enumerate(ours.items()):
+            for condition, (mean, spread) in conditions.items():
+                y = order.index(condition) + 0.16 * index
+                axes.plot([mean - spread, mean + spread], [y, y], color="#0b5cad", lw=1, alpha=0.5)
+                axes.plot([mean], [y], "os^Dv"[index % 5], color="#0b5cad", ms=7, mew=0)
+                drawn.note(
+                    axes,
+                    f"{condition}, {label}",
+                    order.index(condition),
+                    mean,
+                    (mean - spread, mean + spread),
+                )
+        for condition, printed in paper.INTERVENTIONS.items():
+            if condition in order:
+                y = order.index(condition) - 0.2
+                axes.plot([printed.values[which]], [y], "o", color="#0b5cad", mfc="white", ms=5.5)
+                drawn.note(axes, f"{condition}, paper", order.index(condition), printed.values[which])
+        axes.set_yticks(range(len(order)), order)
+        axes.set_ylim(len(order) - 0.4, -0.6)
+        axes.set_xlabel(f"{unit}; hollow: the paper, one Cube sample")
+        return drawn.finish()
+
+
+def speed_scatter(ours: Sequence[tuple[str, str, float, float]]) -> Drawing:
+    """Planning time against parameters of the encoder; ours (label, system, parameters, seconds) and the paper's."""
+    with sheet(WIDTH, 3.4) as drawn:
+        axes = drawn.axes[0]
+        axes.set_title("planning a whole trajectory, seconds", loc="left")
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        for label, system, parameters, seconds in ours:
+            axes.plot([parameters], [seconds], mark(system), color=colour(system), ms=8, mew=0)
+            drawn.label(axes, parameters, seconds, label, colour(system))
+            drawn.note(axes, label, parameters, seconds)
+        for p in paper.SPEED:
+            parameters, seconds = p.values
+            name = f"paper: {paper.NAMES[p.system]}"
+            axes.plot([parameters], [seconds], mark(p.system), color=colour(p.system), mfc="white", ms=7)
+            drawn.label(axes, parameters, seconds, name, colour(p.system))
+            drawn.note(axes, name, parameters, seconds)
+        axes.set_xlabel(f"parameters of the encoder; hollow: the paper, {paper.SPEED_MACHINE}")
+        return drawn.finish()
+
+
+def seed_curves(
+    groups: dict[str, list[Row]], names: Sequence[str], title: str, axis: str, shades: Sequence[str]
+) -> Drawing | None:
+    """Means over seeds of some figures against a value that was varied, every seed a dot."""
+    present = [n for n in names if any(n in row["figures"] for rows in groups.values() for row in rows)]
+    if not present:
         return None
-    kind = "gif" if path.suffix == ".gif" else "png"
-    return f"data:image/{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+    values = list(groups)
+    with sheet() as drawn:
+        axes = drawn.axes[0]
+        axes.set_title(title, loc="left")
+        for index, name in enumerate(present):
+            shade, sign = shades[index % len(shades)], "os^Dv"[index % 5]
+            found = [[row["figures"][name] for row in groups[v] if name in row["figures"]] for v in values]
+            places = [place for place, seen in enumerate(found) if seen]
+            for place in places:
+                axes.plot(
+                    [place] * len(found[place]), found[place], sign, color=shade, ms=4, alpha=0.4, mew=0
+                )
+            means = [fmean(found[place]) for place in places]
+            drawn.curve(axes, places, means, name, shade, mark=sign)
+        axes.set_xticks(range(len(values)), values)
+        axes.set_xlabel(axis)
+        return drawn.finish()

@@ -1,191 +1,232 @@
-"""Sections of the page made from the laboratory's rows, with the paper's printed values beside ours."""
+"""Sections of the page: each experiment of the paper over all runs, the paper's printed values beside ours."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from statistics import fmean
+from collections.abc import Sequence
 
-from lrc_jepa.report import figures
+from lrc_jepa.report import figures, paper
+from lrc_jepa.report.canvas import Drawing, data_address
 from lrc_jepa.report.control import summarize
+from lrc_jepa.report.explain import explanations
+from lrc_jepa.report.planners import planner_curves
 from lrc_jepa.report.recovery import summarize_recovery
 from lrc_jepa.report.rows import Row
+from lrc_jepa.report.sources import Source, newest, number, origins, per_source
+from lrc_jepa.report.stats import wilson
 from lrc_jepa.report.tables import Section, Table
-
-# Values printed in the paper. Ours are of other sizes and worlds: beside each other, not against.
-PAPER_RECOVERY = {
-    "LRC-JEPA": (0.38, 0.64, 0.72, 0.061),
-    "LRC-JEPA, stop-gradient": (0.10, 0.28, 0.32, 0.286),
-    "V-JEPA2-GAP-AC": (0.36, 0.54, 0.62, None),
-    "DINO-WM": (0.34, 0.54, 0.58, None),
-    "LWM": (0.06, 0.12, 0.18, None),
-}
-PAPER_INTERVENTIONS = {
-    "unaltered": (29.58, 0.923),
-    "u shuffled in time": (29.26, 0.919),
-    "z shuffled in time": (17.38, 0.774),
-}
+from lrc_jepa.report.variants import ablation, nuisance, speed, theory
 
 
-def newest(rows: list[Row], kind: str, **fixed: object) -> list[Row]:
-    """The rows of one kind that the latest evaluation wrote."""
-    mine = [r for r in rows if r["kind"] == kind and all(r.get(k) == v for k, v in fixed.items())]
-    return [r for r in mine if r["evaluation"] == mine[-1]["evaluation"]] if mine else []
+def _recall(part: dict[str, float], k: int, scenes: int) -> str:
+    share = part[f"recall@{k}"]
+    low, high = wilson(round(share * scenes), scenes)
+    return f"{share:.3f} [{low:.2f}, {high:.2f}]"
 
 
-def _number(value: float | None, digits: int = 3) -> str:
-    return "–" if value is None else f"{value:.{digits}f}"
-
-
-def recovery(rows: list[Row], folder: Path) -> Section | None:
-    """Expert-action recovery."""
-    mine = newest(rows, "recovery")
-    if not mine:
+def recovery(sources: Sequence[Source]) -> Section | None:
+    """Expert-action recovery: the paper's figure 4."""
+    found = per_source(sources, "recovery")
+    if not found:
         return None
-    horizon, candidates = max(r["horizon"] for r in mine), mine[0]["candidates"]
-    lines = []
-    for source in dict.fromkeys(r["source"] for r in mine):
-        found = summarize_recovery(mine, source, horizon)
-        for name, part in ((mine[0]["system"], found["model"]), ("copy the last action", found["copy"])):
-            recalls = [_number(part[f"recall@{k}"]) for k in (1, 5, 10)]
-            rank = f"{part['rank']:.3f} ± {part['rank_error']:.3f}"
-            lines.append([f"{name}, {source} candidates", *recalls, rank])
-    lines.append(["chance", *(_number(k / (candidates + 1)) for k in (1, 5, 10)), "0.500"])
+    lines, bars, ranks, chances = [], [], [], {}
+    for source, rows in found:
+        horizon, candidates = max(r["horizon"] for r in rows), rows[0]["candidates"]
+        chances[candidates] = horizon
+        for kind in dict.fromkeys(r["source"] for r in rows):
+            told = summarize_recovery(rows, kind, horizon)
+            for name, part in ((source.label, told["model"]), ("copy the last action", told["copy"])):
+                recalls = [_recall(part, k, told["scenes"]) for k in (1, 5, 10)]
+                rank = f"{part['rank']:.3f} ± {part['rank_error']:.3f}"
+                data = f"{source.world}, {rows[0]['size']}"
+                lines.append([f"{name}, {kind} candidates", data, str(told["scenes"]), *recalls, rank])
+            if kind == "gaussian":
+                bars.append((source.label, source.system, [told["model"][f"recall@{k}"] for k in (1, 5, 10)]))
+            means = {
+                h: summarize_recovery(rows, kind, h)["model"]["rank"]
+                for h in sorted({r["horizon"] for r in rows})
+            }
+            dashed = {"gaussian": source.line, "real": ":"}[kind]
+            ranks.append(figures.Series(f"{source.label}, {kind}", source.system, means, line=dashed))
+    for candidates in chances:
+        shares = [number(k / (candidates + 1)) for k in (1, 5, 10)]
+        lines.append([f"chance among {candidates}", "", "", *shares, "0.500"])
+    printed = paper.systems_of(paper.RECOVERY, [s.system for s, _ in found])
     lines += [
-        [f"paper, Bridge-v2: {name}", *(_number(v, 2) for v in values[:3]), _number(values[3])]
-        for name, values in PAPER_RECOVERY.items()
-    ]
-    scenes = len({r["scene"] for r in mine})
-    note = (
-        f"{scenes} held-out scenes; the demonstrated {horizon} blocks ranked among {candidates} others by the "
-        "imagined distance to the goal image. Normalised rank: 0 is best, 0.5 chance."
-    )
-    curve = figures.recovery_curve(mine)
-    columns = ["", "recall@1", "recall@5", "recall@10", "normalised rank"]
-    return Section("Expert-action recovery", note, [Table("recovery", columns, lines)], {"recovery": curve})
-
-
-def probes(rows: list[Row], folder: Path) -> Section | None:
-    """What can be read from z, u and both."""
-    mine = newest(rows, "probe")
-    if not mine:
-        return None
-    streams = list(dict.fromkeys(r["stream"] for r in mine))
-    kinds = list(dict.fromkeys(r["probe"] for r in mine if not r["control"]))
-    columns = [
-        "quantity",
-        *(f"{kind}: {stream}" for kind in kinds for stream in streams),
-        "shuffled control: z",
-    ]
-    found = {(r["quantity"], r["stream"], r["probe"], r["control"]): r for r in mine}
-
-    def cell(quantity: str, stream: str, kind: str, control: bool = False) -> str:
-        row = found.get((quantity, stream, kind, control))
-        return f"{row['mse']:.3f} / {row['r']:.3f}" if row else "–"
-
-    lines = [
         [
-            quantity.replace("_", " "),
-            *(cell(quantity, stream, kind) for kind in kinds for stream in streams),
-            cell(quantity, "z", "ridge", True),
+            f"paper: {paper.NAMES[p.system]} ({p.where})",
+            "Bridge-v2, paper",
+            "50",
+            *(number(v, 2) for v in p.values[:3]),
+            number(p.values[3] if len(p.values) > 3 else None),
         ]
-        for quantity in dict.fromkeys(r["quantity"] for r in mine)
+        for p in printed
     ]
-    fit, test = mine[0]["frames"]
+    note = (
+        "The demonstrated action blocks ranked among random ones by the imagined distance to the goal image, from "
+        f"held-out starts; table at {max(chances.values())} blocks. Brackets: 95% interval; ±: 95% interval of the "
+        "mean. Normalised rank: 0 is best, 0.5 chance. The paper ranks on Bridge-v2, which is another dataset."
+    )
+    drawn: dict[str, Drawing] = {}
+    if bars:
+        beside = {"lrc", "lwm", *(source.system for source, _ in found)}
+        drawn["recovery-recall"] = figures.recall_bars(bars, [p for p in printed if p.system in beside])
+    drawn["recovery"] = figures.lines(
+        ranks, "normalised rank; dashed: chance", "action blocks", limits=(0, 0.62), chance=0.5
+    )
+    columns = ["", "data, size", "scenes", "recall@1", "recall@5", "recall@10", "normalised rank"]
+    return Section(
+        "Expert-action recovery",
+        note,
+        [Table("recovery", columns, lines)],
+        drawn,
+        origin=origins(found),
+    )
+
+
+def _scores(row: Row | None) -> str:
+    return f"{row['mse']:.3f} / {row['r']:.3f}" if row else "–"
+
+
+def _printed_probe(source: Source, stream: str, quantity: str, probe: str) -> tuple[str, paper.Scores] | None:
+    return paper.PROBES.get((source.world, source.system, stream, quantity, probe))
+
+
+def probes(sources: Sequence[Source]) -> Section | None:
+    """What can be read from z, u and both: the paper's tables 2 and 4 to 8."""
+    found = per_source(sources, "probe")
+    if not found:
+        return None
+    kinds = list(dict.fromkeys(r["probe"] for _, rows in found for r in rows if not r["control"]))
+    lines, dots = [], {kind: list[figures.Dot]() for kind in kinds}
+    worlds = {source.world for source, _ in found}
+    for quantity in dict.fromkeys(r["quantity"] for _, rows in found for r in rows):
+        for source, rows in found:
+            mine = {(r["stream"], r["probe"], r["control"]): r for r in rows if r["quantity"] == quantity}
+            for stream in dict.fromkeys(stream for stream, _, _ in mine):
+                name = f"{source.label}, {stream}"
+                told = [_printed_probe(source, stream, quantity, probe) for probe in ("ridge", "mlp")]
+                shown = quantity.replace("_", " ") + (f" ({source.world})" if len(worlds) > 1 else "")
+                lines.append(
+                    [
+                        f"{shown}: {name}",
+                        *(_scores(mine.get((stream, kind, False))) for kind in kinds),
+                        _scores(mine.get((stream, "ridge", True))),
+                        *(f"{t[1][0]:.3f} / {t[1][1]:.3f}" if t else "–" for t in told),
+                        next((t[0] for t in told if t), "–"),
+                    ]
+                )
+                for kind in kinds:
+                    if (row := mine.get((stream, kind, False))) is not None:
+                        at = _printed_probe(source, stream, quantity, kind)
+                        line = f"{shown}\n{source.label}"
+                        dots[kind].append(
+                            figures.Dot(line, source.system, stream, row["r"], at[1][1] if at else None)
+                        )
+    fit, test = found[0][1][0]["frames"]
     note = (
         f"Normalised MSE / Pearson r of probes fitted on {fit} frames and tested on {test} frames of other episodes. "
-        "The control has its targets shuffled: its error should be about 1."
+        "The control has its targets shuffled: its error should be about 1. The paper's linear probe is the ridge."
     )
-    return Section("Probes", note, [Table("probes", columns, lines)])
-
-
-def interventions(rows: list[Row], folder: Path) -> Section | None:
-    """Shuffled and exchanged streams."""
-    mine = newest(rows, "intervention")
-    if not mine:
-        return None
-    lines = []
-    for row in mine:
-        printed = PAPER_INTERVENTIONS.get(row["condition"], (None, None))
-        paper = [_number(printed[0], 2), _number(printed[1])]
-        lines.append([row["condition"], f"{row['psnr']:.2f}", f"{row['ssim']:.3f}", *paper])
-    columns = ["reconstruction from", "PSNR", "SSIM", "paper, Cube: PSNR", "SSIM"]
-    pictures = [
-        (address, row["caption"])
-        for row in newest(rows, "picture")
-        if (address := figures.data_address(folder / row["file"]))
+    columns = [
+        "quantity: run, stream",
+        *kinds,
+        "shuffled control",
+        "paper: linear",
+        "paper: MLP",
+        "printed in",
     ]
-    note = f"Over {mine[0]['frames']} held-out frames; the paper's values are of one Cube sample."
-    return Section("Interventions", note, [Table("interventions", columns, lines)], pictures=pictures)
+    drawn = {
+        f"probes-{kind}": figures.probe_dots(dots[kind], f"read from single frames, {kind}") for kind in kinds
+    }
+    return Section("Probes", note, [Table("probes", columns, lines)], drawn, origin=origins(found))
 
 
-def stress(rows: list[Row], folder: Path) -> Section | None:
-    """Success against rank and against every disturbance."""
-    tables, drawn = [], {}
-    for kind in dict.fromkeys(r["stress"] for r in rows if r["kind"] == "stress"):
-        mine = newest(rows, "stress", stress=kind)
-        levels = {
-            lv: summarize(r for r in mine if r["level"] == lv)
-            for lv in dict.fromkeys(r["level"] for r in mine)
-        }
-        lines = [
-            [f"{lv:g}", f"{100 * s.rate:.1f}%", f"{100 * s.low:.1f} to {100 * s.high:.1f}", str(s.pairs)]
-            for lv, s in levels.items()
-        ]
-        tables.append(Table(f"stress-{kind}", [kind, "success", "95% interval", "episodes"], lines))
-        trend = newest(rows, "stress-trend", stress=kind)
-        drawn[f"stress-{kind}"] = figures.stress_curve(kind, levels, trend[0] if trend else None)
+def interventions(sources: Sequence[Source]) -> Section | None:
+    """Shuffled and exchanged streams: the paper's figures 5, 7 and 8."""
+    found = per_source(sources, "intervention")
+    if not found:
+        return None
+    lines, psnr, ssim = [], {}, {}
+    for source, rows in found:
+        psnr[source.label] = {r["condition"]: (r["psnr"], r["psnr_std"]) for r in rows}
+        ssim[source.label] = {r["condition"]: (r["ssim"], r["ssim_std"]) for r in rows}
+        for row in rows:
+            printed = paper.INTERVENTIONS.get(row["condition"])
+            told = [number(printed.values[0], 2), number(printed.values[1])] if printed else ["–", "–"]
+            lines.append(
+                [
+                    f"{row['condition']}: {source.label}",
+                    f"{row['psnr']:.2f} ± {row['psnr_std']:.2f}",
+                    f"{row['ssim']:.3f} ± {row['ssim_std']:.3f}",
+                    str(row["frames"]),
+                    *told,
+                ]
+            )
+    columns = ["rebuilt from", "PSNR, dB", "SSIM", "frames", "paper, Cube: PSNR", "paper, Cube: SSIM"]
+    pictures = [
+        (address, f"{source.label}. {row['caption']}" if len(found) > 1 else row["caption"])
+        for source, _ in found
+        for row in newest(source.rows, "picture")
+        if (address := data_address(source.folder / row["file"]))
+    ]
+    note = "Mean ± standard deviation over held-out frames. The paper's values (Figure 5) are of one Cube sample."
+    drawn = {
+        "interventions-psnr": figures.intervention_bars(psnr, "PSNR", 0),
+        "interventions-ssim": figures.intervention_bars(ssim, "SSIM", 1),
+    }
+    return Section(
+        "Interventions", note, [Table("interventions", columns, lines)], drawn, pictures, origins(found)
+    )
+
+
+def stress(sources: Sequence[Source]) -> Section | None:
+    """Success against rank and against every disturbance: the paper's figure 1."""
+    tables, drawn, told = [], {}, list[str]()
+    for kind in dict.fromkeys(r["stress"] for s in sources for r in s.rows if r["kind"] == "stress"):
+        found = per_source(sources, "stress", stress=kind)
+        every = sorted({r["level"] for _, rows in found for r in rows})
+        lines, series = [], []
+        for source, rows in found:
+            at = {r["level"] for r in rows}
+            levels = {lv: summarize(r for r in rows if r["level"] == lv) for lv in sorted(at)}
+            cells = [
+                f"{100 * s.rate:.0f} [{100 * s.low:.0f}, {100 * s.high:.0f}]"
+                if (s := levels.get(lv))
+                else "–"
+                for lv in every
+            ]
+            lines.append([source.label, *cells, str(next(iter(levels.values())).pairs)])
+            trend = newest(source.rows, "stress-trend", stress=kind)
+            series.append(
+                figures.Series(
+                    source.label,
+                    source.system,
+                    {lv: 100 * s.rate for lv, s in levels.items()},
+                    {lv: (100 * s.low, 100 * s.high) for lv, s in levels.items()},
+                    trend[0] if trend else None,
+                    source.line,
+                )
+            )
+        columns = [f"{kind}: success, % [95%]", *(f"{lv:g}" for lv in every), "episodes"]
+        tables.append(Table(f"stress-{kind}", columns, lines))
+        drawn[f"stress-{kind}"] = figures.stress_curves(kind, series)
+        told += [line for line in origins(found) if line.rpartition(";")[0] not in "\n".join(told)]
     if not tables:
         return None
-    note = "The same pairs and planning seeds at every level; current and goal frames are disturbed alike."
-    return Section("Stress tests", note, tables, drawn)
+    note = (
+        "The same pairs and planning seeds at every level; current and goal frames are disturbed alike. For pca, "
+        "latents are projected on so many principal components of clean ones; the line is a logistic trend, the band "
+        "its 95% interval. The paper's figure 1 (TwoRoom, 3 × 50 episodes) prints no numbers."
+    )
+    return Section("Stress tests", note, tables, drawn, origin=told)
 
 
-def _grouped(rows: list[Row], by: Callable[[Row], str], name: str, first: str) -> Table:
-    """Means over seeds of all figures, a line per group."""
-    names = sorted({key for row in rows for key in row["figures"]})
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(by(row), []).append(row)
-    lines = []
-    for group, mine in groups.items():
-        means = []
-        for key in names:
-            values = [r["figures"][key] for r in mine if key in r["figures"]]
-            means.append(_number(fmean(values)) if values else "–")
-        lines.append([group, str(len(mine)), *means])
-    return Table(name, [first, "seeds", *names], lines)
+SECTIONS = (
+    *(explanations, planner_curves, recovery, probes, interventions),
+    *(stress, speed, ablation, nuisance, theory),
+)
 
 
-def ablation(rows: list[Row], folder: Path) -> Section | None:
-    """One field varied."""
-    fields = dict.fromkeys(r["field"] for r in rows if r["kind"] == "ablation")
-    tables = [
-        _grouped(
-            [r for r in rows if r["kind"] == "ablation" and r["field"] == f],
-            lambda r: str(r["value"]),
-            f"ablate-{f}",
-            f,
-        )
-        for f in fields
-    ]
-    return Section("Ablations", "Means over training seeds.", tables) if tables else None
-
-
-def nuisance(rows: list[Row], folder: Path) -> Section | None:
-    """Systems against nuisance in their training data."""
-    mine = [r for r in rows if r["kind"] == "nuisance"]
-    if not mine:
-        return None
-    mine.sort(key=lambda r: (r["system"], r["factors"]))
-    told = _grouped(mine, lambda r: f"{r['system']}, {r['factors']} factors", "nuisance", "trained on")
-    note = "Each system trained on episodes that differ in a number of independent appearance factors."
-    return Section("Nuisance in the training data", note, [told], {"nuisance": figures.nuisance_curve(mine)})
-
-
-SECTIONS = (recovery, probes, interventions, stress, ablation, nuisance)
-
-
-def sections(rows: list[Row], folder: Path) -> list[Section]:
+def sections(sources: Sequence[Source]) -> list[Section]:
     """Every section there are rows for."""
-    return [made for build in SECTIONS if (made := build(rows, folder)) is not None]
+    return [made for build in SECTIONS if (made := build(sources)) is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,38 +15,31 @@ from lrc_jepa import __version__
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import read_json, write_bytes
 from lrc_jepa.report import figures
-from lrc_jepa.report.control import ControlSummary, compare, latest_control, summarize
-from lrc_jepa.report.explain import explanations
-from lrc_jepa.report.figures import data_address
+from lrc_jepa.report.canvas import Drawing, data_address
+from lrc_jepa.report.goals import Acted, acted, goals
 from lrc_jepa.report.laboratory import sections
-from lrc_jepa.report.planners import planner_curves
 from lrc_jepa.report.rows import Row, read_rows
-from lrc_jepa.report.tables import Section, Table
-
-REFERENCES = ("do-nothing", "random", "expert-replay")
+from lrc_jepa.report.sources import Source, newest, with_lines
+from lrc_jepa.report.tables import Section
 
 
 @dataclass(frozen=True)
 class RunView:
-    """What the page shows of one run."""
+    """What the page shows of one run alone."""
 
     name: str
     title: str
-    system: str
+    label: str
     config: dict[str, Any]
     config_hash: str
-    summaries: list[ControlSummary]
-    control: dict[str, list[Row]]
     stamp: Row | None
     films: list[dict[str, Any]]
     rollouts: list[str]
     readouts: list[dict[str, Any]]
     health: Row | None
     warnings: list[str]
-    training_figure: str | None
-    health_figure: str | None
-    open_loop_figure: str | None
-    laboratory: list[Section]
+    training: dict[str, Drawing]
+    open_loop: Drawing | None
 
 
 def _readouts(health: Row | None) -> list[dict[str, Any]]:
@@ -66,146 +60,131 @@ def _readouts(health: Row | None) -> list[dict[str, Any]]:
     return [*lines, {**identity, "z": health.get("episode_z"), "u": health.get("episode_u")}]
 
 
-def view_run(run: Path) -> RunView:
-    """Read what a run left behind."""
+def _described(run: Path) -> dict[str, Any]:
     described = read_json(run / "config.json", f"run {run}")
     if "config" not in described:
         raise BadInput(f"{run} is not a run: its config.json has no config")
+    return described
+
+
+def view_run(run: Path, source: Source) -> RunView:
+    """Read what a run left behind."""
+    described, rows = _described(run), source.rows
     metrics = read_rows(run / "metrics.jsonl")
-    rows = read_rows(run / "results.jsonl")
-    control = latest_control(row for row in rows if row["kind"] == "control")
-    newest = next((r[0]["evaluation"] for r in control.values()), None)
-    of_newest = [row for row in rows if row["evaluation"] == newest]
     health = next((row for row in reversed(metrics) if row["kind"] == "health"), None)
-    films = [row for row in of_newest if row["kind"] == "film"]
+    curves = {"training": figures.training_curves(metrics), **figures.health_curves(metrics)}
     return RunView(
         name=run.name,
         title="{system} on {world}, {size}".format(**described["config"]),
-        system=described["config"]["system"],
+        label=source.label,
         config=described["config"],
         config_hash=described["config_hash"],
-        summaries=[summarize(found) for found in control.values()],
-        control=control,
-        stamp=next((found[0] for found in control.values()), None),
+        stamp=next((row for row in reversed(rows) if "checkpoint_hash" in row), None),
         films=[
             {**row, "film": data_address(run / row["file"]), "still": data_address(run / row["strip"])}
-            for row in films
+            for row in newest(rows, "film")
         ],
-        rollouts=[
-            p for row in of_newest if row["kind"] == "rollout" and (p := data_address(run / row["file"]))
-        ],
+        rollouts=[p for row in newest(rows, "rollout") if (p := data_address(run / row["file"]))],
         readouts=_readouts(health),
         health=health,
         warnings=[row["text"] for row in metrics if row["kind"] == "warning"],
-        training_figure=figures.training_curves(metrics),
-        health_figure=figures.health_curves(metrics),
-        laboratory=[s for make in (explanations, planner_curves) if (s := make(rows, run))]
-        + sections(rows, run),
-        open_loop_figure=figures.open_loop_curve([r for r in of_newest if r["kind"] == "openloop"]),
+        training={name: drawn for name, drawn in curves.items() if drawn is not None},
+        open_loop=figures.open_loop_curve(newest(rows, "openloop")),
     )
 
 
-def _combined(views: list[RunView]) -> list[ControlSummary]:
-    """All systems, then the references once."""
-    systems = [s for view in views for s in view.summaries if s.actor not in REFERENCES]
-    seen: dict[str, ControlSummary] = {}
-    for view in views:
-        for summary in view.summaries:
-            if summary.actor in REFERENCES:
-                seen.setdefault(summary.actor, summary)
-    return systems + list(seen.values())
-
-
-def _comparisons(views: list[RunView]) -> list[dict[str, Any]]:
-    """Paired tests of every two systems that were run on the same pairs."""
-    outcomes = [(view.name, view.control[view.system]) for view in views if view.system in view.control]
-    found = []
-    for i, (first, a) in enumerate(outcomes):
-        for second, b in outcomes[i + 1 :]:
-            if compared := compare(a, b):
-                found.append({"first": first, "second": second, "found": compared})
-    return found
-
-
-def _success_table(summaries: list[ControlSummary]) -> Table:
-    """The success table as text, for the files beside the page."""
-    strict = list(summaries[0].strict_rates)
-    lines = [
-        [
-            s.actor,
-            f"{100 * s.rate:.1f}%",
-            f"{100 * s.low:.1f} to {100 * s.high:.1f}",
-            *(f"{100 * s.strict_rates[c]:.1f}%" for c in strict),
-            f"{s.successes} / {s.pairs}",
-            s.over_repetitions,
-            s.protocol,
-            f"{s.mean_final_distance:.1f}",
-        ]
-        for s in summaries
+def _sources(runs: Sequence[Path]) -> list[Source]:
+    """The rows of every run, each under a name that no other has and that is no longer than it must be."""
+    configs = [_described(run)["config"] for run in runs]
+    rows = [read_rows(run / "results.jsonl") for run in runs]
+    looks = [next((r["appearance"] for r in reversed(found) if "appearance" in r), "") for found in rows]
+    ways: list[Callable[[int], str]] = [
+        lambda i: configs[i]["system"],
+        lambda i: f"{configs[i]['system']}, {configs[i]['world']}",
+        lambda i: f"{configs[i]['system']}, {looks[i]}",
+        lambda i: f"{configs[i]['system']}, {configs[i]['size']}",
+        lambda i: f"{configs[i]['system']} ({runs[i].name})",
     ]
-    columns = [
-        "actor",
-        summaries[0].criterion,
-        "95% interval",
-        *strict,
-        "pairs",
-        "of each repetition, %",
-        "protocol",
-        "final distance",
-    ]
-    return Table("success", columns, lines)
+    every = range(len(runs))
+    name = next((way for way in ways if len({way(i) for i in every}) == len(runs)), ways[-1])
+    return with_lines(
+        [Source(name(i), configs[i]["system"], configs[i]["world"], runs[i], rows[i]) for i in every]
+    )
 
 
-def _write_parts(out: Path, parts: dict[str, Section]) -> None:
-    """Every table as Markdown, LaTeX and CSV, every figure as SVG, beside the page."""
-    for prefix, section in parts.items():
+def _is_run(folder: Path) -> bool:
+    """A run has a config; a folder of rows alone is what ablations, nuisance and theory leave."""
+    if (folder / "config.json").is_file():
+        return True
+    if (folder / "results.jsonl").is_file():
+        return False
+    raise BadInput(f"{folder} is neither a run nor a folder with results.jsonl")
+
+
+def _write_parts(out: Path, parts: dict[str, list[Section]]) -> None:
+    """Every table as Markdown, LaTeX and CSV, every figure as SVG and CSV, beside the page."""
+    for prefix, made in parts.items():
         folder = out / prefix
         folder.mkdir(parents=True, exist_ok=True)
-        for table in section.tables:
-            for suffix, text in (("md", table.markdown()), ("tex", table.latex()), ("csv", table.csv())):
-                write_bytes(folder / f"{table.name}.{suffix}", text.encode())
-        for name, svg in section.figures.items():
-            write_bytes(folder / f"{name}.svg", svg.encode())
+        for section in made:
+            for table in section.tables:
+                for suffix, text in (("md", table.markdown()), ("tex", table.latex()), ("csv", table.csv())):
+                    write_bytes(folder / f"{table.name}.{suffix}", text.encode())
+            for name, drawn in section.figures.items():
+                write_bytes(folder / f"{name}.svg", drawn.svg.encode())
+                write_bytes(folder / f"{name}.figure.csv", drawn.csv.encode())
 
 
-def _all_parts(views: list[RunView], summaries: list[ControlSummary], bars: str | None) -> dict[str, Section]:
-    parts: dict[str, Section] = {}
-    if summaries and bars:
-        parts["all"] = Section("", tables=[_success_table(summaries)], figures={"success": bars})
-    for view in views:
-        curves = {
-            "training": view.training_figure,
-            "health": view.health_figure,
-            "open-loop": view.open_loop_figure,
-        }
-        drawn = {name: svg for name, svg in curves.items() if svg}
-        tables = [table for section in view.laboratory for table in section.tables]
-        for section in view.laboratory:
-            drawn |= section.figures
-        parts[view.name] = Section(view.title, tables=tables, figures=drawn)
-    return parts
+def _own_figures(view: RunView) -> Section:
+    """A run's own curves, for the files beside the page."""
+    open_loop = {"open-loop": view.open_loop} if view.open_loop else {}
+    return Section(view.title, figures={**view.training, **open_loop})
 
 
-def write_page(runs: list[Path], out: Path) -> Path:
-    """Write `index.html` into `out`, with its tables and figures as files beside it."""
-    views = [view_run(run) for run in runs]
-    summaries = _combined(views)
-    bars = figures.success_bars(summaries) if summaries else None
+def _headline(sources: Sequence[Source]) -> tuple[Acted | None, Acted | None]:
+    """The first system that planned, and random actions on its pairs."""
+    for group in acted(sources).values():
+        if group[0].is_system:
+            return group[0], next((a for a in group if a.label == "random"), None)
+    return None, None
+
+
+def write_page(runs: Sequence[Path], out: Path, also: Sequence[Path] = ()) -> Path:
+    """Write `index.html` into `out`, with its tables and figures as files beside it.
+
+    `runs` may hold folders of rows alone; `also` are such folders for certain.
+    """
+    trained = [run for run in runs if _is_run(run)]
+    loose = [*(run for run in runs if run not in trained), *also]
+    for folder in also:
+        if not (folder / "results.jsonl").is_file():
+            raise BadInput(f"{folder} has no results.jsonl")
+    sources = _sources(trained)
+    sources += [Source(f.name, "", "", f, read_rows(f / "results.jsonl")) for f in loose]
+    views = [view_run(run, source) for run, source in zip(trained, sources, strict=False)]
+    reached = goals(sources)
+    shown = ([reached] if reached else []) + sections(sources)
+    best, floor = _headline(sources)
     environment = Environment(
         loader=PackageLoader("lrc_jepa", "report"), autoescape=True, undefined=StrictUndefined
     )
     environment.filters["percent"] = lambda value: f"{100 * value:.1f}%"
     environment.filters["pretty"] = lambda value: json.dumps(value, indent=2)
     text = environment.get_template("page.html").render(
+        title=", ".join(view.title for view in views) or "laboratory",
         views=views,
-        summaries=summaries,
-        success_figure=bars,
-        comparisons=_comparisons(views),
-        references=REFERENCES,
+        sections=shown,
+        best=best,
+        floor=floor,
         version=__version__,
         written=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     )
     out.mkdir(parents=True, exist_ok=True)
-    _write_parts(out, _all_parts(views, summaries, bars))
+    names = [
+        v.name if [w.name for w in views].count(v.name) == 1 else f"{v.name}-{i + 1}"
+        for i, v in enumerate(views)
+    ]
+    own = {name: [_own_figures(view)] for name, view in zip(names, views, strict=True)}
+    _write_parts(out, {"all": shown, **own})
     write_bytes(out / "index.html", text.encode())
     return out / "index.html"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 
-from lrc_jepa.report.figures import _drawing, _svg
-from lrc_jepa.report.laboratory import newest
-from lrc_jepa.report.rows import Row
+from lrc_jepa.report.canvas import Drawing, Sheet, sheet
+from lrc_jepa.report.sources import Source, origins, per_source
 from lrc_jepa.report.tables import Section, Table
 
 # Distinct in hue, in marker, and printed grey in lightness.
@@ -37,7 +36,7 @@ def _apart(wanted: list[float]) -> list[float]:
     return [placed[i] - overflow for i in range(len(wanted))]
 
 
-def _panel(axes: Axes, lines: list[dict[str, Any]], key: str, label: str) -> None:
+def _panel(drawn: Sheet, axes: Axes, lines: list[dict[str, Any]], key: str, label: str) -> None:
     """Success of each planner's budgets against what they take; names in the right margin."""
     reference = 100 * lines[0]["rate"]
     axes.axhline(reference, color="#98a1b0", lw=1)
@@ -47,6 +46,8 @@ def _panel(axes: Axes, lines: list[dict[str, Any]], key: str, label: str) -> Non
         mine = sorted((line[key], 100 * line["rate"]) for line in lines if line["planner"] == planner)
         shade, mark = PLANNERS.get(planner, ("#5f6b7a", "o"))
         axes.plot(*zip(*mine, strict=True), color=shade, marker=mark, ms=5, lw=1.4)
+        for x, y in mine:
+            drawn.note(axes, planner, x, y)
         ends.append((planner, shade, *mine[-1]))
     axes.set_xscale("log")
     widest = max(line[key] for line in lines)
@@ -65,21 +66,36 @@ def _panel(axes: Axes, lines: list[dict[str, Any]], key: str, label: str) -> Non
     axes.set_xlabel(label)
 
 
-def planner_figure(lines: list[dict[str, Any]]) -> str:
+def planner_figure(lines: list[dict[str, Any]]) -> Drawing:
     """Success against predictor evaluations, and against the seconds of a solve."""
-    with _drawing(11.0, 3.8, 2) as (figure, axes):
-        _panel(axes[0], lines, "evaluations", "predictor steps per solve")
-        _panel(axes[1], lines, "solve_s", "seconds per solve, one environment")
-        axes[0].set_title("success, %; band: 3 points below the paper's CEM", loc="left")
-        return _svg(figure)
+    with sheet(11.0, 3.8, 2) as drawn:
+        drawn.axes[0].set_title("success, %; band: 3 points below the paper's CEM", loc="left")
+        drawn.axes[1].set_title("success, %", loc="left")
+        _panel(drawn, drawn.axes[0], lines, "evaluations", "predictor steps per solve")
+        _panel(drawn, drawn.axes[1], lines, "solve_s", "seconds per solve, one environment")
+        return drawn.finish()
 
 
-def planner_curves(rows: list[Row], folder: Path) -> Section | None:
-    """Success of every planner and budget on the same pairs."""
-    mine = newest(rows, "planner")
-    if not mine:
+def planner_curves(sources: Sequence[Source]) -> Section | None:
+    """Success of every planner and budget on the same pairs, for each run that has them."""
+    found = per_source(sources, "planner")
+    if not found:
         return None
-    lines = [{**row, "planner": row["planner"]["planner"]} for row in mine]
+    tables, drawn, notes = [], {}, []
+    for source, rows in found:
+        lines = [{**row, "planner": row["planner"]["planner"]} for row in rows]
+        name = "planners" if len(found) == 1 else f"planners-{source.folder.name}"
+        tables.append(_table(name, lines))
+        drawn[name] = planner_figure(lines)
+        notes.append(
+            f"{source.label}: all on the same {lines[0]['pairs']} non-trivial pairs, compared pair by pair with the "
+            "paper's CEM. Plain CEM: 300 x 30 by the plain loop on the same checkpoint, timed in the same run "
+            f"({lines[0]['plain_s']:.3f} s)."
+        )
+    return Section("Planners", " ".join(notes), tables, drawn, origin=origins(found))
+
+
+def _table(name: str, lines: list[dict[str, Any]]) -> Table:
     told = [
         [
             line["name"],
@@ -103,10 +119,4 @@ def planner_curves(rows: list[Row], folder: Path) -> Section | None:
         "s per solve",
         "times faster than plain CEM",
     ]
-    note = (
-        f"All on the same {lines[0]['pairs']} non-trivial pairs, compared pair by pair with the paper's CEM. "
-        "Plain CEM: 300 x 30 by the plain loop on the same checkpoint, timed in the same run "
-        f"({lines[0]['plain_s']:.3f} s)."
-    )
-    figure = {"planners": planner_figure(lines)}
-    return Section("Planners", note, [Table("planners", columns, told)], figure)
+    return Table(name, columns, told)

@@ -6,7 +6,11 @@ import csv
 import io
 from dataclasses import dataclass, field
 
-LATEX = str.maketrans({"%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "²": "$^2$", "±": r"$\pm$", "–": "--"})
+from lrc_jepa.report.canvas import Drawing
+
+LATEX = str.maketrans(
+    {"%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "²": "$^2$", "±": r"$\pm$", "–": "--", "⊕": r"$\oplus$"}
+)
 
 
 @dataclass(frozen=True)
@@ -47,5 +51,15 @@ class Section:
     title: str
     note: str = ""
     tables: list[Table] = field(default_factory=list)
-    figures: dict[str, str] = field(default_factory=dict)  # short name -> SVG
+    figures: dict[str, Drawing] = field(default_factory=dict)
+    """Short name, used for file names -> the figure."""
     pictures: list[tuple[str, str]] = field(default_factory=list)  # data address, caption
+    origin: list[str] = field(default_factory=list)
+    """Where the numbers come from: a line per run, with size, data and configuration."""
+    remarks: list[str] = field(default_factory=list)
+    """Sentences to stand above the tables."""
+
+    @property
+    def anchor(self) -> str:
+        """The title as the end of an address."""
+        return "-".join("".join(c if c.isalnum() else " " for c in self.title.lower()).split())

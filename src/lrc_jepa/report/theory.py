@@ -9,11 +9,8 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from lrc_jepa.report.figures import _drawing, _svg, colour
+from lrc_jepa.report.canvas import Drawing, Sheet, colour, mark, sheet
 from lrc_jepa.report.rows import Row
-
-SHADES = {"lrc-stopgrad": "#e07a1f"}  # a variant of lrc, beside it only here
-MARKS = {"lrc": "o", "lwm": "s", "lrc-stopgrad": "^"}  # told apart in grey as well
 
 
 def _over_floor(row: Row) -> float | None:
@@ -133,24 +130,12 @@ def verdicts(lines: list[Line]) -> list[str]:
     return told
 
 
-def _shade(system: str) -> str:
-    return SHADES.get(system) or colour(system)
-
-
-def _dots(axes: Axes, places: list[int], values: list[list[float]], system: str) -> None:
+def _dots(drawn: Sheet, axes: Axes, places: list[int], values: list[list[float]], system: str) -> None:
     """Every seed as a dot and the means as a line."""
-    shade, mark = _shade(system), MARKS.get(system, "o")
+    shade, sign = colour(system), mark(system)
     for place, found in zip(places, values, strict=True):
-        axes.plot([place] * len(found), found, mark, color=shade, ms=4, alpha=0.55, mew=0)
-    axes.plot(places, [fmean(found) for found in values], color=shade, lw=1.6, marker=mark, ms=6)
-    axes.annotate(
-        system,
-        (places[-1], fmean(values[-1])),
-        xytext=(7, 0),
-        textcoords="offset points",
-        color=shade,
-        va="center",
-    )
+        axes.plot([place] * len(found), found, sign, color=shade, ms=4, alpha=0.55, mew=0)
+    drawn.curve(axes, places, [fmean(found) for found in values], system, shade, mark=sign)
 
 
 PANELS: dict[str, tuple[str, Callable[[Row], float]]] = {
@@ -173,7 +158,7 @@ AXES = {
 }
 
 
-def sweep_figure(rows: list[Row], sweep: str) -> str | None:
+def sweep_figure(rows: list[Row], sweep: str) -> Drawing | None:
     """Recovery of s and what is left of v in z, against the value that was varied."""
     swept = [row for row in rows if row["part"] == "run" and row["sweep"] == sweep]
     field = swept[0]["field"] if swept else ""
@@ -186,23 +171,22 @@ def sweep_figure(rows: list[Row], sweep: str) -> str | None:
     values = sorted({value for own in points.values() for value in own})
     if len(values) < 2:
         return None
-    with _drawing(11.0, 3.0, len(PANELS)) as (figure, axes):
-        for panel, (title, (unit, measure)) in zip(axes, PANELS.items(), strict=True):
+    with sheet(11.0, 3.0, len(PANELS)) as drawn:
+        for panel, (title, (unit, measure)) in zip(drawn.axes, PANELS.items(), strict=True):
+            panel.set_title(title, loc="left")
             for system, own in points.items():
                 found = [[measure(row) for row in own[value]] for value in sorted(own)]
-                _dots(panel, [values.index(value) for value in sorted(own)], found, system)
+                _dots(drawn, panel, [values.index(value) for value in sorted(own)], found, system)
             panel.set_xticks(range(len(values)), [f"{value:g}" for value in values])
-            panel.set_xlim(-0.3, len(values) - 1 + 0.38 * len(values))
-            panel.set_title(title, loc="left")
             panel.set_xlabel(AXES.get(sweep, sweep))
             if unit == "r2":
                 panel.set_ylim(-0.22, 1.05)
             else:
                 panel.set_ylim(bottom=-0.1)
-        return _svg(figure)
+        return drawn.finish()
 
 
-def path_figure(rows: list[Row]) -> str | None:
+def path_figure(rows: list[Row]) -> Drawing | None:
     """The objective along z = cos s + sin v: where it falls, leaving the theorem's solution pays."""
     groups: dict[float, list[Row]] = {}
     for row in rows:
@@ -211,7 +195,9 @@ def path_figure(rows: list[Row]) -> str | None:
     if not groups:
         return None
     shades = ["#9bb8d9", "#5e93c9", "#0b5cad", "#083a6b", "#1c2430"]
-    with _drawing(7.2, 3.4) as (figure, axes):
+    with sheet(5.6, 3.4) as drawn:
+        axes = drawn.axes[0]
+        axes.set_title("cost over the theorem's; dots measured, lines closed form", loc="left")
         for (noise, line), shade in zip(sorted(groups.items()), shades * 3, strict=False):
             line.sort(key=lambda row: row["degrees"])
             degrees = [row["degrees"] for row in line]
@@ -219,19 +205,13 @@ def path_figure(rows: list[Row]) -> str | None:
             axes.plot(degrees, [row["objective"] - start for row in line], "o", color=shade, ms=5)
             closed = [row["prediction_closed_form"] - line[0]["prediction_closed_form"] for row in line]
             axes.plot(degrees, closed, color=shade, lw=1.4)
-            axes.annotate(
-                f"q = {noise:g}",
-                (degrees[-1], closed[-1]),
-                xytext=(6, 0),
-                textcoords="offset points",
-                color=shade,
-                va="center",
-            )
+            drawn.label(axes, degrees[-1], closed[-1], f"q = {noise:g}", shade)
+            for row, expected in zip(line, closed, strict=True):
+                drawn.note(axes, f"q = {noise:g}, measured", row["degrees"], row["objective"] - start)
+                drawn.note(axes, f"q = {noise:g}, closed form", row["degrees"], expected)
         axes.axhline(0, color="#1c2430", lw=0.8, ls="--")
-        axes.set_xlim(-3, 103)
-        axes.set_xlabel("degrees by which z is turned from s (0, the theorem) towards v (90)")
-        axes.set_title("cost over the theorem's solution; dots measured, lines in closed form", loc="left")
-        return _svg(figure)
+        axes.set_xlabel("degrees by which z is turned from s (0, the theorem) to v (90)")
+        return drawn.finish()
 
 
 NOTE = (
@@ -242,7 +222,7 @@ NOTE = (
 
 
 def theory_section(rows: list[Row]) -> dict[str, Any]:
-    """Title, note, tables (name, columns, rows), figures (name -> SVG) and verdicts, for a page."""
+    """Title, note, tables (name, columns, rows), figures (name -> drawing) and verdicts, for a page."""
     mine = newest_experiment(rows)
     if not any(row["part"] == "run" for row in mine):
         return {"title": "The theorem", "note": NOTE, "tables": [], "figures": {}, "verdicts": []}

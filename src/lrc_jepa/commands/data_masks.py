@@ -1,0 +1,79 @@
+"""`lrc data masks`: label objects in recorded frames, for probes of video without a simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from lrc_jepa.commands.arguments import parse, pick_device
+from lrc_jepa.console import progress_bar, say, table
+from lrc_jepa.data.store import Store
+from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.masks import KINDS, Segmenter, choose_rows, make_masks, read_masks
+from lrc_jepa.evaluate.sam3 import Sam3Config, load_sam3
+
+
+@dataclass(frozen=True)
+class MasksArgs:
+    """Which frames, which segmenter."""
+
+    dataset: tyro.conf.Positional[Path]
+    """Folder of the dataset."""
+    segmenter: str = "sam3"
+    """sam3, or MODULE:FUNCTION of your own: frames of one episode (n,h,w,3) uint8 -> labels (n,h,w) uint8."""
+    weights: Path | None = None
+    """Folder with the weights of SAM 3; nothing is downloaded."""
+    out: Path | None = None
+    """The mask file; left out: masks.npz in the dataset's folder."""
+    frames: int = 2000
+    """Frames to label, as in the paper."""
+    per_episode: int = 8
+    """Frames of each episode, spread evenly over it."""
+    overwrite: bool = False
+    """Replace a mask file that is there."""
+    device: str = "auto"
+    """auto, cpu or cuda."""
+    sam3: tyro.conf.OmitArgPrefixes[Sam3Config] = Sam3Config()
+
+
+def named_segmenter(name: str) -> Segmenter:
+    """A function of somebody else's, by module and name."""
+    module, _, function = name.partition(":")
+    try:
+        found: Any = getattr(import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BadInput(f"there is no segmenter {name!r}: say sam3 or MODULE:FUNCTION ({error})") from None
+    if not isinstance(found, Callable):  # type: ignore[arg-type]
+        raise BadInput(f"{name!r} is not a function")
+    return found  # type: ignore[no-any-return]
+
+
+def _segmenter(args: MasksArgs) -> Segmenter:
+    if args.segmenter != "sam3":
+        return named_segmenter(args.segmenter)
+    if args.weights is None:
+        raise BadInput("SAM 3 needs its weights in a local folder: pass --weights DIR")
+    return load_sam3(args.weights, args.sam3, pick_device(args.device))
+
+
+def masks(argv: list[str]) -> dict[str, Any]:
+    """`lrc data masks`: label gripper, moving and static objects in frames, for lrc probe --masks."""
+    args = parse(MasksArgs, argv, "data masks", "Label objects in frames; lrc probe --masks reads the file.")
+    store = Store(args.dataset)
+    out = args.out or args.dataset / "masks.npz"
+    if out.exists() and not args.overwrite:
+        raise BadInput(f"{out} already exists; choose another --out or pass --overwrite")
+    rows = choose_rows(store, args.frames, args.per_episode)
+    segmenter = _segmenter(args)
+    with progress_bar("labelling frames", len(rows)) as bar:
+        make_masks(store, rows, segmenter, out, progress=bar.advance)
+    labels = read_masks(out, store)[1]
+    share = {name: float((labels == kind).any(axis=(1, 2)).mean()) for kind, name in KINDS.items()}
+    table(str(out), ["seen in", "frames"], [[name, f"{100 * value:.1f}%"] for name, value in share.items()])
+    say(f"{len(rows)} frames labelled; lrc probe RUN --masks {out} reads them")
+    return {"masks": str(out), "frames": len(rows), "seen_in": share}

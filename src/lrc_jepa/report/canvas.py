@@ -1,0 +1,186 @@
+"""The sheet every figure is drawn on: one style, labels on the lines, and its numbers kept as CSV."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Annotation
+
+# Distinct in hue and, printed grey, in lightness; marks tell apart what a photocopy makes equal.
+COLOURS = {
+    "lrc": "#0b5cad",
+    "lrc-stopgrad": "#e07a1f",
+    "lrc+idm": "#4aa3df",
+    "lwm": "#d1495b",
+    "pldm": "#edae49",
+    "dino-wm": "#2e7d5b",
+    "vjepa2-gap-ac": "#7b4fa3",
+    "c-jepa": "#8d5524",
+    "eb-jepa": "#c77dba",
+    "do-nothing": "#b8bcc4",
+    "random": "#8b919c",
+    "expert-replay": "#3c424d",
+}
+MARKS = {
+    "lrc": "o",
+    "lrc-stopgrad": "^",
+    "lrc+idm": "P",
+    "lwm": "s",
+    "pldm": "D",
+    "dino-wm": "v",
+    "vjepa2-gap-ac": "X",
+    "c-jepa": "p",
+    "eb-jepa": "h",
+}
+STREAMS = {"z": "#0b5cad", "u": "#e07a1f", "z+u": "#5f6b7a"}
+STREAM_MARKS = {"z": "o", "u": "^", "z+u": "D"}
+INK, SOFT, FAINT = "#1c2430", "#5f6b7a", "#8b919c"
+STYLE: Any = {
+    "font.size": 10,
+    "axes.titlesize": 10.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e7ec",
+    "axes.axisbelow": True,
+    "axes.edgecolor": "#98a1b0",
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "svg.hashsalt": "lrc-jepa",
+}
+WIDTH, HEIGHT = 5.2, 3.0  # of one panel, in inches: readable on a phone
+LINE = 12.5  # points between the labels of two lines
+
+
+def colour(actor: str) -> str:
+    """The colour of a system or reference, whatever run it comes from."""
+    return COLOURS.get(actor.rstrip("*"), SOFT)
+
+
+def mark(actor: str) -> str:
+    """The mark of a system, so that it is known without its colour."""
+    return MARKS.get(actor.rstrip("*"), "o")
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure as SVG, and what is drawn in it as CSV."""
+
+    svg: str
+    csv: str
+    wide: bool = False
+    """Several panels side by side: to be scrolled on a phone, not shrunk."""
+
+
+class Sheet:
+    """A figure while it is drawn."""
+
+    def __init__(self, figure: Figure, axes: list[Axes]) -> None:
+        self.figure, self.axes = figure, axes
+        self.rows: list[list[Any]] = []
+        self._ends: dict[Axes, list[tuple[Annotation, float, float]]] = {}
+
+    def note(
+        self, axes: Axes, series: str, x: Any, y: float, interval: tuple[float, float] | None = None
+    ) -> None:
+        """Keep a drawn number for the CSV."""
+        low, high = interval or ("", "")
+        self.rows.append([axes.get_title(loc="left"), series, x, y, low, high])
+
+    def label(self, axes: Axes, x: float, y: float, text: str, shade: str) -> None:
+        """Name a line at its end; labels that would overlap are moved apart when the figure is finished."""
+        drawn = axes.annotate(
+            text,
+            (x, y),
+            xytext=(7, 0),
+            textcoords="offset points",
+            color=shade,
+            va="center",
+            annotation_clip=False,
+        )
+        self._ends.setdefault(axes, []).append((drawn, x, y))
+
+    def curve(
+        self,
+        axes: Axes,
+        xs: Sequence[float],
+        ys: Sequence[float],
+        series: str,
+        shade: str,
+        *,
+        intervals: Sequence[tuple[float, float]] | None = None,
+        mark: str = "",
+        line: str = "-",
+        named: bool = True,
+    ) -> None:
+        """A line with its name at its end, and intervals where there are any."""
+        hollow: Any = {"mfc": "white"} if line == ":" else {}
+        axes.plot(xs, ys, color=shade, lw=1.6, ls=line, marker=mark or None, ms=5.5, **hollow)
+        for index, (x, y) in enumerate(zip(xs, ys, strict=True)):
+            interval = intervals[index] if intervals else None
+            if interval:
+                axes.plot([x, x], interval, color=shade, lw=1, alpha=0.6)
+            self.note(axes, series, x, y, interval)
+        if named and len(xs):
+            self.label(axes, xs[-1], ys[-1], series, shade)
+
+    def _part_labels(self) -> None:
+        """Move labels of one panel apart, each as little as possible from its line's end."""
+        self.figure.canvas.draw()  # lays the panels out, so that places on paper are known
+        for axes, ends in self._ends.items():
+            points = 72 / self.figure.dpi
+            heights = [(float(axes.transData.transform((x, y))[1]) * points, text) for text, x, y in ends]
+            heights.sort(key=lambda pair: pair[0])
+            places: list[float] = []
+            for height, _ in heights:
+                places.append(height if not places else max(height, places[-1] + LINE))
+            ceiling = float(axes.get_window_extent().y1) * points + 4
+            for index in range(len(places) - 1, -1, -1):
+                above = places[index + 1] - LINE if index + 1 < len(places) else ceiling
+                places[index] = min(places[index], above)
+            for (height, text), place in zip(heights, places, strict=True):
+                text.xyann = (7, place - height)
+
+    def finish(self) -> Drawing:
+        """The figure as text."""
+        if self._ends:
+            self._part_labels()
+        text, table = io.StringIO(), io.StringIO()
+        self.figure.savefig(text, format="svg", metadata={"Date": None})
+        whole = text.getvalue()
+        csv.writer(table, lineterminator="\n").writerows(
+            [["panel", "series", "x", "y", "low", "high"], *self.rows]
+        )
+        return Drawing(whole[whole.index("<svg") :], table.getvalue(), self.figure.get_figwidth() > 7)
+
+
+@contextmanager
+def sheet(width: float = WIDTH, height: float = HEIGHT, columns: int = 1) -> Iterator[Sheet]:
+    """A sheet with panels side by side; it is cleared away afterwards."""
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(1, columns, figsize=(width, height), layout="constrained", squeeze=False)
+        try:
+            yield Sheet(figure, list(axes[0]))
+        finally:
+            plt.close(figure)
+
+
+def data_address(path: Path) -> str | None:
+    """A picture as a data address, so that a page stands alone."""
+    if not path.is_file():
+        return None
+    kind = "gif" if path.suffix == ".gif" else "png"
+    return f"data:image/{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"

@@ -1,0 +1,254 @@
+"""The page over several runs and folders of rows, and the values the paper prints."""
+
+import csv
+import json
+import shutil
+
+import pytest
+from browser import check_page
+from test_theory import made_row
+
+from lrc_jepa.commands import report
+from lrc_jepa.errors import BadInput
+from lrc_jepa.report import paper
+from lrc_jepa.report.canvas import COLOURS, colour, sheet
+from lrc_jepa.report.page import _sources, write_page
+from lrc_jepa.report.rows import append_rows
+
+STAMP = {
+    **{"evaluation": "e", "time": "2026-01-01T00:00:00Z", "world": "tworoom", "size": "micro", "recipe": "r"},
+    **{"config_hash": "c", "checkpoint_hash": "k", "step": 1, "train_seed": 0, "data_hash": "d"},
+    **{"appearance": "clean", "metric": "m.v1"},
+}
+
+
+# --- the paper's values -------------------------------------------------------------------------
+
+
+def test_printed_probes_are_those_of_the_text():
+    """The text counts 28 of 32 comparisons on Cube for LRC-JEPA."""
+    assert len(paper.PROBES) == 8 * 6 + 3 * 4 + 1 * 4 + 8 * 2 + 6 * 4 + 6 * 2
+    better = total = 0
+    for (world, system, stream, quantity, probe), (where, (mse, r)) in paper.PROBES.items():
+        if (world, system, stream, where) == ("cube", "lrc", "z", "Table 2"):
+            other = paper.PROBES["cube", "lwm", "z", quantity, probe][1]
+            better += (mse < other[0]) + (r > other[1])
+            total += 2
+    assert (better, total) == (28, 32)
+    assert paper.PROBES["cube", "lwm", "z", "joint_velocity", "ridge"] == ("Table 2", (0.969, 0.111))
+    assert paper.PROBES["bridge", "lrc", "z+u", "static_centroid", "ridge"] == ("Table 8", (13.174, -0.018))
+    assert paper.PROBES["tworoom", "lwm", "z", "agent_position", "mlp"][1] == (0.001, 1.0)
+
+
+def test_printed_values_have_their_place():
+    every = [*paper.SUCCESS, *paper.RECOVERY, *paper.SPEED, *paper.INTERVENTIONS.values()]
+    assert all(p.where.startswith(("Table", "Figure", "Section")) and p.system in paper.NAMES for p in every)
+    # 38% better in rank than DINO-WM and 120 times faster, says the conclusion.
+    speed = {p.system: p.values[1] for p in paper.SPEED}
+    assert speed["dino-wm"] / speed["lrc"] == pytest.approx(128, abs=1)
+    assert paper.success_of("pusht", "lrc").values == (0.96,) and paper.success_of("tworoom", "lrc") is None
+
+
+# --- drawing ------------------------------------------------------------------------------------
+
+
+def test_systems_keep_their_colours_and_differ_in_grey():
+    assert colour("lrc*") == colour("lrc") != colour("lwm")
+
+    def grey(code):
+        return sum(w * int(code[i : i + 2], 16) for w, i in ((0.299, 1), (0.587, 3), (0.114, 5)))
+
+    assert abs(grey(COLOURS["lrc"]) - grey(COLOURS["lwm"])) > 25
+    assert len(set(COLOURS.values())) == len(COLOURS)
+
+
+def test_a_figure_keeps_its_numbers_and_parts_its_labels():
+    with sheet() as drawn:
+        axes = drawn.axes[0]
+        axes.set_title("error", loc="left")
+        for index, name in enumerate("abc"):
+            drawn.curve(
+                axes, [0, 1], [0, 0.5 + 0.001 * index], name, "#000000", intervals=[(0, 1), (0.4, 0.6)]
+            )
+        made = drawn.finish()
+        heights = sorted(text.xyann[1] for text, _, _ in drawn._ends[axes])
+    assert heights[1] - heights[0] > 10 and heights[2] - heights[1] > 10
+    rows = list(csv.reader(made.csv.splitlines()))
+    assert rows[0] == ["panel", "series", "x", "y", "low", "high"] and rows[2] == [
+        "error",
+        "a",
+        "1",
+        "0.5",
+        "0.4",
+        "0.6",
+    ]
+    assert made.svg.startswith("<svg") and not made.wide
+
+
+# --- the page -----------------------------------------------------------------------------------
+
+
+def control_rows(system, outcomes, pairs="m1"):
+    shared = {
+        **STAMP,
+        "kind": "control",
+        "system": system,
+        "manifest_hash": pairs,
+        "criterion": "near",
+        "trivial": False,
+    }
+    shared |= {"first_success_step": 3, "start_distance": 9.0, "final_distance": 1.0, "solves": 2}
+    planner = {"samples": 300, "iterations": 30, "horizon": 5, "elites": 30}
+    rows = []
+    for actor, found in ((system, outcomes), ("random", [False] * len(outcomes))):
+        seconds = 0.1 if actor == system else None
+        rows += [
+            {
+                **shared,
+                "actor": actor,
+                "pair": i,
+                "success": {"near": ok},
+                "planner": planner,
+                "seconds_per_solve": seconds,
+            }
+            for i, ok in enumerate(found)
+        ]
+    return rows
+
+
+def recovery_rows(system):
+    return [
+        {
+            **STAMP,
+            "kind": "recovery",
+            "system": system,
+            "scene": s,
+            "horizon": h,
+            "source": source,
+            "candidates": 300,
+        }
+        | {"place": 1.0 + s, "rank": s / 300, "copy_place": 100.0, "copy_rank": 0.33}
+        for source in ("gaussian", "real")
+        for s in range(4)
+        for h in (1, 2)
+    ]
+
+
+def speed_row(system):
+    counts = {"encoder": 5_501_376, "planning": 18_034_728, "total": 21_154_420}
+    timed = {
+        "trajectories": 50,
+        "solves": 2,
+        "seconds": 1.5,
+        "seconds_error": 0.1,
+        "machine": "a CPU",
+        "load": 0.1,
+    }
+    planner = {"samples": 300, "iterations": 30, "horizon": 5, "elites": 30}
+    return {**STAMP, "kind": "speed", "system": system, "parameters": counts, "planner": planner, **timed}
+
+
+@pytest.fixture
+def runs(run, tmp_path):
+    """Two runs of two systems with rows of their own, made from the debug run."""
+    found = []
+    for system, outcomes in (("lrc", [True] * 6 + [False] * 2), ("lwm", [True] * 2 + [False] * 6)):
+        home = tmp_path / f"run-{system}"
+        shutil.copytree(run, home)
+        described = json.loads((home / "config.json").read_text())
+        described["config"]["system"] = system
+        (home / "config.json").write_text(json.dumps(described))
+        (home / "results.jsonl").unlink(missing_ok=True)
+        rows = [*control_rows(system, outcomes), *recovery_rows(system), speed_row(system)]
+        append_rows(home / "results.jsonl", rows)
+        found.append(home)
+    return found
+
+
+@pytest.fixture
+def rows_alone(tmp_path):
+    """What ablations, nuisance and theory leave: rows and no run."""
+    figures = {"recall@1": 0.1, "recall@5": 0.2, "recall@10": 0.3, "rank": 0.2, "psnr": 20.0, "ssim": 0.8}
+    figures |= {"probe r, agent_position": 0.9, "success": 0.5}
+    rows = [
+        {
+            **STAMP,
+            "kind": "ablation",
+            "system": "lrc*",
+            "field": field,
+            "value": value,
+            "seed": seed,
+            "figures": figures,
+        }
+        for field, values in (
+            ("model.context.queries", ("1", "2")),
+            ("model.decoder.stop_gradient", ("false", "true")),
+        )
+        for value in values
+        for seed in (0, 1)
+    ]
+    append_rows(tmp_path / "ablate" / "results.jsonl", rows)
+    rows = [
+        {**STAMP, "kind": "nuisance", "system": system, "factors": factors, "seed": 0, "figures": figures}
+        for system in ("lrc", "lwm")
+        for factors in (0, 3)
+    ]
+    append_rows(tmp_path / "nuisance" / "results.jsonl", rows)
+    append_rows(tmp_path / "theory" / "results.jsonl", [made_row()])
+    return [tmp_path / name for name in ("ablate", "nuisance", "theory")]
+
+
+def test_the_page_compares_runs_and_shows_what_the_paper_prints(runs, rows_alone, tmp_path):
+    ablate, nuisance, theory = map(str, rows_alone)
+    out = tmp_path / "page"
+    report.main([*map(str, runs), ablate, nuisance, "--theory", theory, "--out", str(out)])
+    text = (out / "index.html").read_text()
+    for title in ("Goals reached", "Expert-action recovery", "Parameters and planning time", "Ablations"):
+        assert f"<h2>{title}</h2>" in text
+    assert "Nuisance in the training data" in text and "The theorem in a world" in text
+    assert "lrc against lwm on the same 8 pairs: only the first reached 4, only the second 0" in text
+    assert "size, data and configuration" in text and "micro size" in text
+    every = {p.name for p in (out / "all").iterdir()}
+    for stem in (
+        "success",
+        "recovery",
+        "speed",
+        "ablate-queries-recall",
+        "ablate-queries-psnr",
+        "nuisance-success",
+    ):
+        assert {f"{stem}.svg", f"{stem}.figure.csv"} <= every
+    for stem in ("success", "recovery", "speed", "ablate-queries", "ablate-stop_gradient-paper", "theory"):
+        assert {f"{stem}.md", f"{stem}.tex", f"{stem}.csv"} <= every
+    speed = list(csv.reader((out / "all" / "speed.csv").read_text().splitlines()))
+    assert speed[1][:2] == ["lrc (micro)", "5.50 M"] and speed[3][:2] == [
+        "paper: LRC-JEPA (Table 1)",
+        "5.5 M",
+    ]
+    recovered = (out / "all" / "recovery.csv").read_text()
+    assert (
+        '"lrc, gaussian candidates","tworoom, micro",4,' in recovered and "0.38,0.64,0.72,0.061" in recovered
+    )
+    names = check_page(out / "index.html", tmp_path / "browser", plots=15)
+    assert {"success", "recovery-recall", "speed", "nuisance-success", "ablate-queries-probes"} <= names
+
+
+def test_runs_are_named_as_shortly_as_can_be(runs, tmp_path):
+    assert [s.label for s in _sources(runs)] == ["lrc", "lwm"]
+    again = tmp_path / "again"
+    shutil.copytree(runs[0], again)
+    twice = _sources([runs[0], again])
+    assert [s.label for s in twice] == ["lrc (run-lrc)", "lrc (again)"] and [s.line for s in twice] == [
+        "-",
+        "--",
+    ]
+
+
+def test_folders_that_hold_nothing_are_refused(runs, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for arguments in ([str(tmp_path / "empty")], [str(runs[0]), "--theory", str(tmp_path / "empty")]):
+        with pytest.raises(BadInput, match=r"results\.jsonl"):
+            report.main([*arguments, "--out", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(BadInput):
+        write_page([tmp_path / "nowhere"], tmp_path / "out")
