@@ -277,7 +277,7 @@ def intervention_bars(ours: dict[str, dict[str, tuple[float, float]]], unit: str
     order = list(dict.fromkeys(name for conditions in ours.values() for name in conditions))
     with sheet(WIDTH, 2.5) as drawn:
         axes = drawn.axes[0]
-        axes.set_title(f"{unit} of rebuilt frames; bar: spread over frames", loc="left")
+        axes.set_title(f"{unit} of rebuilt frames; line: spread", loc="left")
         for index, (label, conditions) in enumerate(ours.items()):
             for condition, (mean, spread) in conditions.items():
                 y = order.index(condition) + 0.16 * index
