@@ -167,7 +167,19 @@ def test_a_changed_objective_is_marked(store, capsys, tmp_path):
     out = tmp_path / "run"
     args = ("train", "tworoom-lrc-debug", "--data", store.path, "--out", out)
     assert lrc(*args, "--objective.weights.sigreg", "0.02", capsys=capsys)[0] == 0
-    assert json.loads((out / "config.json").read_text())["config"]["system"] == "lrc*"
+    config = json.loads((out / "config.json").read_text())["config"]
+    assert config["system"] == "lrc*" and "temporal" not in config["objective"]["weights"]
+
+
+def test_any_term_can_be_given_a_weight(store, capsys, tmp_path):
+    args = ("train", "tworoom-lwm-debug", "--data", store.path, "--out", tmp_path / "run")
+    assert lrc(*args, "--objective.weights.temporal", "0.5", capsys=capsys)[0] == 0
+    config = json.loads((tmp_path / "run" / "config.json").read_text())["config"]
+    assert config["objective"]["weights"] == {"prediction": 1.0, "sigreg": 0.09, "temporal": 0.5}
+    code, _, said = lrc(
+        "train", "tworoom-lwm-debug", "--dry-run", "--objective.weights.inverse", 1, capsys=capsys
+    )
+    assert code == 2 and "needs action_pred" in said
 
 
 def test_a_full_disk_is_one_sentence(tmp_path, capsys, monkeypatch):

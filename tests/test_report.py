@@ -1,5 +1,7 @@
+import math
 import re
 
+import numpy as np
 import pytest
 from browser import check_page, look
 
@@ -7,7 +9,7 @@ from lrc_jepa.commands import plan
 from lrc_jepa.errors import BadInput
 from lrc_jepa.report.page import write_page
 from lrc_jepa.report.rows import append_rows, read_rows
-from lrc_jepa.report.stats import mcnemar, wilson
+from lrc_jepa.report.stats import bootstrap_difference, mcnemar, wilson
 
 
 @pytest.mark.parametrize(
@@ -77,3 +79,24 @@ def test_the_browser_check_notices_faults(tmp_path):
     assert any("oh" in fault for fault in seen.faults) and any("nothing" in fault for fault in seen.faults)
     assert seen.requests == ["http://example.invalid/x.png"]
     assert seen.page["scroll"] > 390 and seen.page["wide"]
+
+
+def test_bootstrap_of_the_difference_has_its_closed_form():
+    """Pairs resampled: mean (b - c) / n and variance ((b + c) / n - ((b - c) / n)^2) / n."""
+    first = [True] * 60 + [True] * 24 + [False] * 9 + [False] * 107
+    second = [True] * 60 + [False] * 24 + [True] * 9 + [False] * 107
+    found = bootstrap_difference(mcnemar(first, second), resamples=40_000)
+    mean = (24 - 9) / 200
+    error = math.sqrt(((24 + 9) / 200 - mean**2) / 200)
+    assert found.value == mean
+    assert (found.low + found.high) / 2 == pytest.approx(mean, abs=0.1 * error + 1 / 400)
+    assert (found.high - found.low) / (2 * 1.96) == pytest.approx(error, rel=0.06)
+    # The same as resampling the pairs themselves, one by one.
+    rng = np.random.default_rng(1)
+    both = np.array([first, second], float)
+    drawn = [np.subtract(*both[:, rng.integers(0, 200, 200)].mean(axis=1)) for _ in range(4000)]
+    assert (found.low, found.high) == pytest.approx(np.percentile(drawn, [2.5, 97.5]), abs=0.011)
+    swapped = bootstrap_difference(mcnemar(second, first))
+    assert swapped.value == -mean and swapped.high < 0
+    same = bootstrap_difference(mcnemar(first, first))
+    assert (same.value, same.low, same.high) == (0, 0, 0)

@@ -54,6 +54,25 @@ SETTINGS: dict[str, Setting] = {
 ANY_ACTIONS = ("robot",)  # settings whose action width comes from the data
 
 
+MICRO_PLAN = PlanConfig(planner="icem", samples=128, iterations=4, elites=10, std=1.25)
+"""The planner of micro recipes: what it was chosen from, and by what figures, is in docs/planning.md."""
+PROTOCOLS: dict[str, PlanConfig] = {"paper": PlanConfig(), "micro": MICRO_PLAN}
+
+
+def by_protocol(name: str, config: PlanConfig, own: PlanConfig) -> PlanConfig:
+    """A protocol's planner and budgets, with the seed and the means of `config`.
+
+    What a plan costs belongs to the system: it is that of the system's `own` configuration.
+    """
+    kept = {field: getattr(config, field) for field in ("seed", "rollout", "memory_mb", "compile")}
+    return replace(PROTOCOLS[name], cost=own.cost, **kept)
+
+
+def protocol_of(config: PlanConfig, own: PlanConfig) -> str:
+    """One word for how it is planned: paper, micro, or custom."""
+    return next((name for name in PROTOCOLS if by_protocol(name, config, own) == config), "custom")
+
+
 def _paper(setting: Setting) -> RunConfig:
     """The paper's model, clip, objective and protocol."""
     return RunConfig(action_dim=setting.action_dim, train=setting.paper)
@@ -75,6 +94,7 @@ def _micro(setting: Setting) -> RunConfig:
             decoder=DecoderConfig(layers=2, width=64, heads=4, mlp=128, patch=16),
         ),
         train=TrainConfig(steps=800, batch_size=64, lr=1e-3, decoder_lr=4e-3, warmup=0.05),
+        plan=MICRO_PLAN,
     )
 
 

@@ -1,7 +1,8 @@
 """`lrc bench plan`: how fast planning is, and what a search needs.
 
 The plain loop against the cached rollout, both against bare matrix products of the same shapes,
-memory over many replans, many environments at once, and the planners on a perfect model. Weights are
+memory over many replans, many environments at once, and the planners on a perfect model (with --runs:
+on trained ones, in bench/planners.py). Weights are
 random (an untrained model's gates are closed, which is neither slower nor faster, but would hide a
 wrong answer). Timings alternate between the things compared, so that a busy machine is unfair to none.
 """
@@ -25,6 +26,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lrc_jepa.bench import systems
 from lrc_jepa.bench.measure import alternate
+from lrc_jepa.bench.planners import bench_planners
 from lrc_jepa.commands.arguments import parse
 from lrc_jepa.config import ImprovedConfig, PlanConfig
 from lrc_jepa.console import say, table
@@ -168,8 +170,8 @@ def bench_rollout(
         "max_rel_diff": float(((plain_costs - costs).abs() / plain_costs.abs()).max()),
     }
     if compiled:
-        found["compiled_s"] = spent["compiled"].wall
-        found["compiled_ratio"] = spent["plain"].wall / spent["compiled"].wall
+        wall = spent["compiled"].wall
+        found["compiled"] = {"solve_s": wall, "ratio": spent["plain"].wall / wall}
     return found
 
 
@@ -278,6 +280,14 @@ class BenchPlanArgs:
     """Measure the compiled rollout too; its warm-up takes minutes."""
     quick: bool = False
     """Only the two rollouts and the matrix products."""
+    runs: tuple[Path, ...] = ()
+    """Instead: what every planner reaches on these trained runs, against predictor steps and time."""
+    pairs: int = 150
+    """Non-trivial pairs of each run."""
+    seed: int = 42
+    """Seed of the pairs and of the planners' candidates."""
+    out: Path | None = None
+    """Where rows, figure and JSON of --runs go; left out: the run's folder."""
 
 
 ENVIRONMENTS = {"paper": (1, 4), "micro": (1, 2, 5, 10, 25, 50), "debug": (1, 4)}
@@ -292,6 +302,10 @@ def main(argv: list[str]) -> dict[str, Any]:
     before = torch.get_num_threads()
     torch.set_num_threads(args.threads)
     try:
+        if args.runs:
+            return bench_planners(
+                args.runs, pairs=args.pairs, seed=args.seed, rounds=args.rounds, out=args.out
+            )
         found |= bench_rollout(
             args.size, iterations=args.iterations, rounds=args.rounds, compiled=args.compiled
         )
@@ -313,8 +327,8 @@ def show(found: dict[str, Any]) -> None:
     rows.append(
         ["cached", f"{found['cached_s']:.2f}", f"{found['cached_gflop']:.0f}", f"{found['ratio']:.2f}"]
     )
-    if "compiled_s" in found:
-        rows.append(["cached, compiled", f"{found['compiled_s']:.2f}", "", f"{found['compiled_ratio']:.2f}"])
+    if compiled := found.get("compiled"):
+        rows.append(["cached, compiled", f"{compiled['solve_s']:.2f}", "", f"{compiled['ratio']:.2f}"])
     title = (
         f"{found['size']} size, {found['samples']} x {found['iterations']} plans, {found['threads']} threads"
     )

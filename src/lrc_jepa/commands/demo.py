@@ -41,20 +41,7 @@ class Amount:
 
 
 FULL = Amount(episodes=300, pairs=150, options=())
-QUICK = Amount(
-    episodes=60,
-    pairs=50,
-    options=(
-        "--train.steps",
-        "120",
-        "--plan.samples",
-        "128",
-        "--plan.iterations",
-        "8",
-        "--plan.elites",
-        "16",
-    ),
-)
+QUICK = Amount(episodes=60, pairs=50, options=("--train.steps", "120"))
 
 
 def main(argv: list[str]) -> dict[str, Any]:

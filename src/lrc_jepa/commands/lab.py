@@ -15,6 +15,7 @@ from lrc_jepa.commands import bench, intervene, plan, probe, recover, report, st
 from lrc_jepa.commands.arguments import parse
 from lrc_jepa.commands.costs import MLP_S, REFIT_S, RIDGE_S, Pace, measure_pace
 from lrc_jepa.commands.opened import Opened, open_run
+from lrc_jepa.commands.plan_pictures import open_loop
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import progress_bar, say, warn
 from lrc_jepa.envs import WORLDS
@@ -97,7 +98,7 @@ def experiments(run: Path, opened: Opened, args: LabArgs) -> list[Experiment]:
 
 def _open_loop(opened: Opened) -> None:
     config = opened.checkpoint.config.plan
-    opened.write(plan.open_loop(opened, opened.stamp(), config))
+    opened.write(open_loop(opened, opened.stamp(), config))
 
 
 def _control(run: Path, opened: Opened, pace: Pace, pairs: int) -> Experiment:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from lrc_jepa.commands.arguments import pick_device
 from lrc_jepa.data.clips import Split
 from lrc_jepa.data.store import Store
@@ -29,6 +31,11 @@ class Opened:
     def model(self) -> Any:
         """The model, on its device and in evaluation mode."""
         return self.checkpoint.model
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.checkpoint.model.parameters()).device
 
     def stamp(self, **settings: Any) -> Row:
         """What every row of one evaluation carries."""

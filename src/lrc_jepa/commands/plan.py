@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tyro
 
 from lrc_jepa.commands.arguments import first_positional, parse
 from lrc_jepa.commands.opened import Opened, open_run
+from lrc_jepa.commands.plan_pictures import open_loop, save_explanations, save_films
 from lrc_jepa.config import PlanConfig
-from lrc_jepa.console import progress_bar, say, table
+from lrc_jepa.console import Bar, progress_bar, say, table
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.control import Actor, Planner, episode_rows, references, run
-from lrc_jepa.evaluate.films import film, strip
+from lrc_jepa.evaluate.control import Actor, Planner, action_box, episode_rows, references, run
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
-from lrc_jepa.evaluate.openloop import decoded_strips, long_clips, open_loop_error
 from lrc_jepa.evaluate.references import LatentPolicy, learned_references
+from lrc_jepa.plan.planners import check_planning
+from lrc_jepa.recipes import by_protocol, protocol_of
 from lrc_jepa.report.control import ControlSummary, summarize
 from lrc_jepa.report.rows import Row
 from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
@@ -33,14 +33,22 @@ class PlanArgs:
     """Folder of a run or of a checkpoint."""
     pairs: int = 100
     """Start-goal pairs that are not trivial; trivial ones met while drawing come on top."""
-    manifest: Path | None = None
-    """Use the pairs of this file instead of drawing them; every evaluation saves its own."""
+    repetitions: int = 1
+    """Repeat with pairs and planning seeds of their own, seed + r in repetition r; the paper: 3 of 50 pairs."""
+    manifest: tuple[Path, ...] = ()
+    """Use the pairs of this file instead of drawing them, one file for each repetition; every evaluation
+    saves its own."""
     data: Path | None = None
     """Dataset the pairs come from; left out: the one the run was trained on."""
     out: Path | None = None
     """Where rows and films go; left out: the run's folder."""
     films: int = 6
     """Episodes to film."""
+    explain: bool = False
+    """Show where the first plans come from: cost and spread per iteration, the imagined film, and the cost
+    around the chosen plan."""
+    explained: int = 3
+    """Pairs that --explain shows."""
     learned: bool = False
     """Also train behaviour cloning and inverse dynamics on the model's frozen latents, and let them act."""
     protocol: bool = False
@@ -59,103 +67,98 @@ def main(argv: list[str]) -> dict[str, Any]:
         default = PlanArgs(run=Path(name), plan=checkpoint.config.plan)
     description = "Reach image goals of held-out episodes; options default to what the checkpoint says."
     args = parse(PlanArgs, argv, "plan", description, default)
-    config = dataclasses.replace(PlanConfig(), seed=args.plan.seed) if args.protocol else args.plan
-    return evaluate(open_run(args.run, args.data, args.out, args.device), args, config)
+    opened = open_run(args.run, args.data, args.out, args.device)
+    own = opened.checkpoint.config.plan
+    config = by_protocol("paper", args.plan, own) if args.protocol else args.plan
+    deployment = opened.checkpoint.deployment
+    check_planning(config, deployment.spec, action_box(deployment, opened.device))
+    return evaluate(opened, args, config)
+
+
+def choose_pairs(opened: Opened, args: PlanArgs, config: PlanConfig) -> list[Manifest]:
+    """The pairs of each repetition: those of the files given, or drawn with the repetition's seed."""
+    if min(args.pairs, args.repetitions) < 1 or min(args.films, args.explained) < 0:
+        raise BadInput("there must be at least 1 pair and 1 repetition, and films cannot be fewer than 0")
+    if not args.manifest:
+        clip = opened.checkpoint.config.clip
+        configs = [dataclasses.replace(config, seed=config.seed + r) for r in range(args.repetitions)]
+        return [draw_manifest(opened.store, opened.split, clip, c, args.pairs) for c in configs]
+    if args.repetitions not in (1, len(args.manifest)):
+        raise BadInput(f"{args.repetitions} repetitions need as many manifests, not {len(args.manifest)}")
+    manifests = [Manifest.load(path) for path in args.manifest]
+    for manifest in manifests:
+        manifest.check(opened.store, opened.split)
+        if config.goal_offset != manifest.goal_offset:
+            raise BadInput(
+                f"the manifest's goals lie {manifest.goal_offset} steps ahead, not {config.goal_offset}"
+            )
+    return manifests
 
 
 def evaluate(opened: Opened, args: PlanArgs, config: PlanConfig) -> dict[str, Any]:
-    """Run the model and the references on one set of pairs."""
-    checkpoint, store, split, out = opened.checkpoint, opened.store, opened.split, opened.out
-    if args.manifest:
-        manifest = Manifest.load(args.manifest)
-        manifest.check(store, split)
-    else:
-        manifest = draw_manifest(store, split, checkpoint.config.clip, config, args.pairs)
-    if config.goal_offset != manifest.goal_offset:
-        raise BadInput(
-            f"the manifest's goals lie {manifest.goal_offset} steps ahead, not {config.goal_offset}"
-        )
-    manifest.save(out / "manifest.json")
-    system = checkpoint.config.system
-    stamp = opened.stamp(manifest_hash=manifest.digest(), planner=dataclasses.asdict(config))
-    spec = checkpoint.deployment.spec
-    planner = Planner(checkpoint.model, checkpoint.deployment, config, list(range(len(manifest))))
-    shown = list(range(min(args.films, len(manifest))))
-    actors: dict[str, Actor] = {system: planner, **references(store, manifest, config, spec.frameskip)}
-    if args.learned:
-        pairs = list(range(len(manifest)))
-        actors.update(learned_references(checkpoint, store, split.train, config, pairs))
+    """Run the model and the references on every repetition's pairs."""
+    system = opened.checkpoint.config.system
+    manifests = choose_pairs(opened, args, config)
+    protocol = protocol_of(config, opened.checkpoint.config.plan)
+    stamp = opened.stamp(protocol=protocol, planner=dataclasses.asdict(config))
     rows: list[Row] = []
-    summaries: list[ControlSummary] = []
-    with progress_bar(f"planning with {system}", len(actors)) as bar:
-        for actor_name, actor in actors.items():
-            mine = planner if actor is planner else None
-            film_pairs = shown if mine else None
-            rollouts = run(actor, store, manifest, config, spec.frameskip, spec.image_size, film_pairs)
-            timed = actor if isinstance(actor, Planner | LatentPolicy) else None
-            found = episode_rows(actor_name, rollouts, manifest, stamp, timed)
-            if mine:
-                rows += save_films(out, mine, rollouts, found, stamp)
-            rows += found
-            summaries.append(summarize(found))
-            bar.advance()
-    rows += open_loop(opened, stamp, config)
-    opened.write(rows)
-    show(summaries)
-    say(f"rows in {out / 'results.jsonl'}, films in {out / 'films'}")
-    actors_json = {s.actor: dataclasses.asdict(s) for s in summaries}
-    return {"run": str(args.run), "system": system, "pairs": summaries[0].pairs, "actors": actors_json}
-
-
-def save_films(out: Path, planner: Planner, rollouts: Any, found: list[Row], stamp: Row) -> list[Row]:
-    """A GIF and a strip for each filmed pair."""
-    rows = []
-    skip = planner.frameskip
-    for pair, frames in rollouts.films.items():
-        imagined = planner.imagined_frames(pair)
-        panels = {"start": frames[0], "now": frames, "goal": rollouts.goals[pair]}
-        every_block = [frames[::skip]]
-        if imagined is not None:
-            executed = imagined[:, : planner.config.execute]
-            film_of = np.concatenate([np.repeat(solve, skip, axis=0) for solve in executed])
-            panels["imagined"] = film_of[: len(frames)]
-            blocks = executed.reshape(-1, *executed.shape[2:])
-            every_block.append(np.concatenate([frames[:1], blocks])[: len(every_block[0])])
-        path = out / "films" / f"pair-{pair:03d}.gif"
-        film(path, panels)
-        goal = np.repeat(rollouts.goals[pair][None], 1, axis=0)
-        strip(path.with_suffix(".png"), [np.concatenate([row, goal]) for row in every_block])
-        row = found[pair]
-        rows.append(
-            {
+    actors = 4 + 3 * args.learned
+    with progress_bar(f"planning with {system}", actors * len(manifests)) as bar:
+        for repetition, manifest in enumerate(manifests):
+            repeated = dataclasses.replace(config, seed=config.seed + repetition)
+            stamped = {
                 **stamp,
-                "kind": "film",
-                "pair": pair,
-                "file": f"films/{path.name}",
-                "strip": f"films/{path.with_suffix('.png').name}",
-                "success": row["success"][row["criterion"]],
-                "first_success_step": row["first_success_step"],
-                "trivial": row["trivial"],
+                "repetition": repetition,
+                "manifest_hash": manifest.digest(),
+                "planner": dataclasses.asdict(repeated),
             }
-        )
-    return rows
+            rows += repeat(opened, args, repeated, manifest, stamped, bar)
+            name = f"manifest-{repetition}.json" if repetition else "manifest.json"
+            manifest.save(opened.out / name)
+    rows += open_loop(opened, {**stamp, "manifest_hash": manifests[0].digest()}, config)
+    opened.write(rows)
+    control = [row for row in rows if row["kind"] == "control"]
+    names = dict.fromkeys(row["actor"] for row in control)
+    summaries = [summarize(row for row in control if row["actor"] == name) for name in names]
+    show(summaries)
+    say(f"rows in {opened.out / 'results.jsonl'}, films in {opened.out / 'films'}")
+    if args.explain:
+        say(f"where the first plans come from: {opened.out / 'explain'}, and in the report")
+    return {
+        "run": str(args.run),
+        "system": system,
+        "protocol": protocol,
+        "pairs": summaries[0].pairs,
+        "repetitions": len(manifests),
+        "actors": {s.actor: dataclasses.asdict(s) for s in summaries},
+    }
 
 
-def open_loop(opened: Opened, stamp: Row, config: PlanConfig) -> list[Row]:
-    """Latent error along recorded actions, and strips of decoded rollouts."""
-    deployment = opened.checkpoint.deployment
-    if opened.store.image_size != deployment.spec.image_size:
-        return []
-    heldout, steps = opened.split.heldout, 2 * config.horizon
-    clips = long_clips(opened.store, heldout, deployment.spec, deployment.normalizer, steps)
-    errors = open_loop_error(opened.model, clips, 128)
-    ids = np.linspace(0, len(clips) - 1, 3).astype(int)
-    pictures = decoded_strips(opened.model, clips, ids)
-    rows: list[Row] = [{**stamp, "kind": "openloop", "metric": "latent-mse.v1", **e} for e in errors]
-    for index, rows_of_frames in enumerate(pictures if pictures is not None else []):
-        name = f"films/rollout-{index}.png"
-        strip(opened.out / name, list(rows_of_frames))
-        rows.append({**stamp, "kind": "rollout", "index": index, "file": name})
+def repeat(
+    opened: Opened, args: PlanArgs, config: PlanConfig, manifest: Manifest, stamp: Row, bar: Bar
+) -> list[Row]:
+    """The rows of one repetition: every actor on the same pairs. Only the first is filmed and explained."""
+    checkpoint, store = opened.checkpoint, opened.store
+    spec, pairs = checkpoint.deployment.spec, list(range(len(manifest)))
+    first = stamp["repetition"] == 0
+    shown = pairs[: args.films] if first else []
+    explained = pairs[: args.explained] if first and args.explain else []
+    planner = Planner(checkpoint.model, checkpoint.deployment, config, pairs, explained)
+    actors: dict[str, Actor] = {checkpoint.config.system: planner}
+    actors |= references(store, manifest, config, spec.frameskip)
+    if args.learned:
+        actors |= learned_references(checkpoint, store, opened.split.train, config, pairs)
+    rows: list[Row] = []
+    for name, actor in actors.items():
+        filmed = sorted({*shown, *explained}) if actor is planner else None
+        rollouts = run(actor, store, manifest, config, spec.frameskip, spec.image_size, filmed)
+        timed = actor if isinstance(actor, Planner | LatentPolicy) else None
+        found = episode_rows(name, rollouts, manifest, stamp, timed)
+        if actor is planner:
+            rows += save_films(opened.out, planner, rollouts, found, stamp, shown)
+            rows += save_explanations(opened.out, planner, rollouts, stamp)
+        rows += found
+        bar.advance()
     return rows
 
 
@@ -184,4 +187,15 @@ def show(summaries: list[ControlSummary]) -> None:
         "final distance",
         "s per solve",
     ]
-    table(f"{first.pairs} pairs ({first.trivial} trivial ones left out)", columns, rows)
+    title = f"{first.pairs} pairs ({first.trivial} trivial ones left out), protocol: {first.protocol}"
+    table(title, columns, rows)
+    if len(first.repetition_rates) > 1:
+        repeated = [
+            [
+                s.actor,
+                *(f"{100 * r:.1f}" for r in (*s.repetition_rates, s.repetition_mean, s.repetition_std or 0)),
+            ]
+            for s in summaries
+        ]
+        numbers = [str(r) for r in range(len(first.repetition_rates))]
+        table("success of each repetition, %", ["actor", *numbers, "mean", "sd"], repeated)

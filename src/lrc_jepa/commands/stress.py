@@ -22,6 +22,7 @@ from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.perturb import PERTURBATIONS, PerturbedTask
 from lrc_jepa.evaluate.stress import Projected, logistic_band, ranks_for
 from lrc_jepa.models.streams import frame_streams
+from lrc_jepa.recipes import protocol_of
 from lrc_jepa.report.control import summarize
 from lrc_jepa.report.rows import Row, read_rows
 from lrc_jepa.report.sources import newest
@@ -77,6 +78,7 @@ class Stressed:
             "levels": levels,
             "seeds": args.seeds,
             "manifest_hash": manifest.digest(),
+            "protocol": protocol_of(args.plan, opened.checkpoint.config.plan),
             "planner": dataclasses.asdict(args.plan),
         }
         stamp = opened.stamp(**settings)

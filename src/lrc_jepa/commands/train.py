@@ -29,6 +29,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.files import write_json
 from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.models.backbones import without_weights
+from lrc_jepa.objectives.terms import TERMS
 from lrc_jepa.recipes import ANY_ACTIONS, SETTINGS, SIZES, SYSTEMS, get_recipe, reported_name
 from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint
 from lrc_jepa.train.distributed import check_shares, launch, launched, team, wait_for_all
@@ -66,8 +67,12 @@ class TrainArgs:
 
     @classmethod
     def of(cls, config: RunConfig) -> TrainArgs:
-        """The arguments that leave a recipe as it is."""
-        return cls(config.recipe, **{part: getattr(config, part) for part in PARTS})
+        """The arguments that leave a recipe as it is; every term can be given a weight."""
+        parts = {part: getattr(config, part) for part in PARTS}
+        given = config.objective.weights
+        weights = {**given, **{name: 0.0 for name in TERMS if name not in given}}
+        objective = dataclasses.replace(config.objective, weights=weights)
+        return cls(config.recipe, **{**parts, "objective": objective})
 
     def resolve(self) -> RunConfig:
         """The recipe with what the command line changed.
@@ -76,6 +81,9 @@ class TrainArgs:
         """
         recipe = get_recipe(self.recipe)
         config = dataclasses.replace(recipe, **{part: getattr(self, part) for part in PARTS})
+        table = config.objective.weights
+        kept = {name: table[name] for name in table if table[name] or name in recipe.objective.weights}
+        config = dataclasses.replace(config, objective=dataclasses.replace(config.objective, weights=kept))
         return dataclasses.replace(config, system=reported_name(config, recipe))
 
 
@@ -101,10 +109,12 @@ def prepare_run(out: Path, config: RunConfig, data: Path) -> None:
 
 def clear_run(out: Path) -> None:
     """Remove the files of an earlier run; anything else in the folder stays."""
-    for name in ("checkpoints", "tensorboard", "films"):
+    for name in ("checkpoints", "tensorboard", "films", "explain", "bench"):
         shutil.rmtree(out / name, ignore_errors=True)
-    for name in ("config.json", "metrics.jsonl", "results.jsonl", "manifest.json"):
+    for name in ("config.json", "metrics.jsonl", "results.jsonl"):
         (out / name).unlink(missing_ok=True)
+    for pairs in out.glob("manifest*.json"):  # one for each repetition
+        pairs.unlink()
 
 
 def train_with_bar(pieces: Pieces, *, resume: bool) -> Path:

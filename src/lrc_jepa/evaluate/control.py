@@ -18,12 +18,14 @@ from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.evaluate.manifest import Manifest
 from lrc_jepa.plan.cem import Box, episode_generators
+from lrc_jepa.plan.explain import Explanation, explain, part_of
 from lrc_jepa.plan.mpc import Controller, Solved
 from lrc_jepa.protocols import Factored, Task
 from lrc_jepa.train.checkpoint import Checkpoint, Deployment
 from lrc_jepa.types import Factors
 
 Array = NDArray[Any]
+POINTS = 17  # along each direction of an explained plan
 
 
 @dataclass(frozen=True)
@@ -113,8 +115,18 @@ def action_box(deployment: Deployment, device: torch.device) -> Box:
 class Planner:
     """A world model behind a controller; remembers what each solve cost and imagined."""
 
-    def __init__(self, model: Any, deployment: Deployment, config: PlanConfig, pairs: list[int]) -> None:
+    def __init__(
+        self,
+        model: Any,
+        deployment: Deployment,
+        config: PlanConfig,
+        pairs: list[int],
+        explained: list[int] | None = None,
+    ) -> None:
+        """`pairs` number the episodes' generators; the first solve of the `explained` rows is explained."""
         self.model, self.config = model, config
+        self.explained = explained or []
+        self.explanation: Explanation | None = None
         self.normalizer: ActionNormalizer = deployment.normalizer
         self.frameskip = deployment.spec.frameskip
         self.device = next(model.parameters()).device
@@ -149,9 +161,16 @@ class Planner:
         raw = self.normalizer.denormalize(blocks.cpu().numpy())
         self.seconds.append(time.perf_counter() - began + self._encoding)
         self._encoding = 0.0
+        if self.explained and not self.solved:
+            self.explanation = self._explain(solved)
         self.solved.append(solved)
         self.contexts.append(self._context())
         return raw.reshape(len(raw), blocks.shape[1] * self.frameskip, -1)
+
+    def _explain(self, solved: Solved) -> Explanation:
+        """Where the plans of the explained rows came from."""
+        cost = self.controller.cost(self.explained)
+        return explain(cost, self.box, part_of(solved.plan, self.explained), points=POINTS)
 
     def start(self) -> Tensor | None:
         """The plan (B,H,A) to start the search from; None: the middle of the action box."""

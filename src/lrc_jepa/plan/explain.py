@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -63,6 +63,17 @@ def axis_directions(horizon: int, box: Box) -> Tensor:
         half = (horizon * box.steps + 1) // 2
         flat[0, :half], flat[1, half:] = 1, 1
     return flat.view(2, horizon, -1)
+
+
+def part_of(plan: Plan, rows: list[int]) -> Plan:
+    """The plans of some of the problems."""
+    return replace(
+        plan,
+        actions=plan.actions[rows],
+        best_cost=plan.best_cost[rows],
+        spread=plan.spread[rows],
+        elites=None if plan.elites is None else plan.elites[rows],
+    )
 
 
 def _array(x: Tensor) -> Array:

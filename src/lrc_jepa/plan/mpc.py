@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.errors import BadInput
-from lrc_jepa.plan.cem import Box, Plan
 from lrc_jepa.plan.cost import LatentCost
+from lrc_jepa.plan.goals import check_frames
 from lrc_jepa.plan.planners import shift, solve
+from lrc_jepa.plan.search import Box, Plan, TooShort, join, now
 from lrc_jepa.protocols import WorldModel
+
+TRIES = 3  # solves that may overrun a time budget in a row: a machine that stalls once is no reason to stop
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Controller:
     ) -> None:
         """`goal` (B,3,h,w) uint8: one goal image per episode; each is encoded once."""
         self.model, self.box, self.config, self.generators = model, box, config, generators
-        _check_frames(model, goal)
+        check_frames(model, goal)
         with torch.inference_mode():
             self.goal = model.encode(goal[:, None])[:, 0]  # (B, N, D)
         self._states: Tensor | None = None
@@ -52,7 +56,7 @@ class Controller:
             raise BadInput(f"a start has 1 to {longest} frames, not {frames.shape[1]}")
         if blocks.shape[1] != frames.shape[1] - 1:
             raise BadInput(f"{frames.shape[1]} frames have {frames.shape[1] - 1} blocks between them")
-        _check_frames(self.model, frames[:, 0])
+        check_frames(self.model, frames[:, 0])
         self._states, self._blocks = self.model.encode(frames), blocks
 
     @torch.inference_mode()
@@ -72,24 +76,44 @@ class Controller:
             raise BadInput("a controller must begin with a frame before it has a state")
         return self._states[:, -1]
 
-    @torch.inference_mode()
-    def solve(self, start: Tensor | None = None) -> Solved:
-        """Plan from the present towards the goal; the search starts at `start` (B,H,A) where given."""
+    def cost(self, rows: slice | list[int] = slice(None)) -> LatentCost:
+        """The cost of plans from the present towards the goal, for all episodes or some of them."""
         if self._states is None or self._blocks is None:
             raise BadInput("a controller must begin with a frame before it plans")
-        cost = LatentCost(self.model, self._states, self._blocks, self.goal, self.config)
+        return LatentCost(self.model, self._states[rows], self._blocks[rows], self.goal[rows], self.config)
+
+    @torch.inference_mode()
+    def solve(self, start: Tensor | None = None) -> Solved:
+        """Plan from the present towards the goal; the search starts at `start` (B,H,A) where given.
+
+        With a time budget every episode is planned alone: the time is that of one robot.
+        """
         if start is None and self.config.warm_start and self._last is not None:
             start = shift(self._last, self.config.execute)
-        plan = solve(cost, self.box, self.config, self.generators, start)
-        self._last = plan
-        imagined = cost.imagine(plan.actions[:, None])[:, 0]  # (B, H, N, D)
+        alone = [slice(b, b + 1) for b in range(len(self.goal))]
+        groups = alone if self.config.time_budget_ms else [slice(None)]
+        found = [self._search(rows, None if start is None else start[rows]) for rows in groups]
+        self._last = plan = join([plan for plan, _ in found]) if len(found) > 1 else found[0][0]
+        imagined = torch.cat([states for _, states in found])  # (B, H, N, D)
         return Solved(plan, imagined, self.model.distance(imagined[:, -1], self.goal))
 
+    def _search(self, rows: slice, start: Tensor | None) -> tuple[Plan, Tensor]:
+        """A plan for some episodes and the states (b,H,N,D) along it."""
+        for _ in range(TRIES - 1):
+            with suppress(TooShort):
+                return self._once(rows, start)
+        return self._once(rows, start)
 
-def _check_frames(model: WorldModel, frames: Tensor) -> None:
-    side = model.spec.image_size
-    if frames.dtype != torch.uint8 or frames.shape[1:] != (3, side, side):
-        raise BadInput(
-            f"the model sees uint8 frames of 3 x {side} x {side}, not {frames.dtype} "
-            f"{' x '.join(str(n) for n in frames.shape[1:])}"
-        )
+    def _once(self, rows: slice, start: Tensor | None) -> tuple[Plan, Tensor]:
+        """One search. Preparing its cost is part of the time it has."""
+        budget, device = self.config.time_budget_ms, self.box.low.device
+        begun, prepared = now(device), 0.0
+        cost, config = self.cost(rows), self.config
+        if budget:
+            prepared = 1000 * (now(device) - begun)
+            config = replace(config, time_budget_ms=max(budget - prepared, 1e-3))
+        try:
+            plan = solve(cost, self.box, config, self.generators[rows], start)
+        except TooShort as error:
+            raise TooShort(budget, prepared + error.needed_ms) from None
+        return plan, cost.imagine(plan.actions[:, None])[:, 0]

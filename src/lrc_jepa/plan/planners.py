@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -13,8 +14,9 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.plan import cem, icem
 from lrc_jepa.plan.gradient import gradient, polished
 from lrc_jepa.plan.mppi import mppi
-from lrc_jepa.plan.search import Box, Cost, Plan
+from lrc_jepa.plan.search import Box, Cost, Plan, episode_generators
 from lrc_jepa.plan.shooting import shooting
+from lrc_jepa.types import Spec
 
 
 class Planner(Protocol):
@@ -67,3 +69,25 @@ def shift(plan: Plan, executed: int) -> Tensor | None:
     if plan.elites is not None:
         plans = torch.cat([plans, plan.elites], dim=1)
     return torch.cat([plans[:, :, executed:], plans[:, :, -1:].expand(-1, -1, executed, -1)], dim=2)
+
+
+def rehearse(config: PlanConfig, box: Box) -> Plan:
+    """A solve of a made-up cost, without a model: what the planner refuses it refuses here, in no time."""
+    free = replace(config, time_budget_ms=min(config.time_budget_ms, 0.0))
+    return solve(lambda plans: plans.square().sum(dim=(2, 3)), box, free, episode_generators(0, [0]))
+
+
+def check_planning(config: PlanConfig, spec: Spec, box: Box) -> None:
+    """Refuse, before any work, what this model cannot be planned with."""
+    if not 1 <= config.history <= spec.history:
+        raise BadInput(
+            f"a start of {config.history} frames does not fit a model that sees 1 to {spec.history}"
+        )
+    for name in ("horizon", "budget", "goal_offset"):
+        if getattr(config, name) < 1:
+            raise BadInput(f"{name} must be at least 1, not {getattr(config, name)}")
+    if not 1 <= config.execute <= config.horizon:
+        raise BadInput(
+            f"of a plan of {config.horizon} blocks 1 to {config.horizon} can be carried out, not {config.execute}"
+        )
+    rehearse(replace(config, iterations=min(config.iterations, 1)), box)

@@ -18,6 +18,17 @@ Cost = Callable[[Tensor], Tensor]
 OVERRUN = 1.2  # a time budget is met within this factor
 
 
+class TooShort(BadInput):
+    """A time budget in which no plan can be had."""
+
+    def __init__(self, budget_ms: float, needed_ms: float) -> None:
+        super().__init__(
+            f"a time budget of {budget_ms:g} ms is shorter than one iteration of the planner, "
+            f"which takes {needed_ms:.0f} ms here"
+        )
+        self.needed_ms = needed_ms
+
+
 @dataclass(frozen=True)
 class Box:
     """Bounds of an action block (A,), in normalised units."""
@@ -50,6 +61,28 @@ class Plan:
     elites: Tensor | None = None  # (B, E, H, A), the last iteration's best candidates, the best first
     complete: bool = True
     """Whether all iterations were made; if not, the time budget ended the search."""
+
+
+def join(plans: list[Plan]) -> Plan:
+    """Plans of problems that were solved one by one, as if they had been solved side by side.
+
+    A search that ended earlier repeats the figures of its last iteration; elites are the best that all have.
+    """
+    length = max(plan.best_cost.shape[1] for plan in plans)
+
+    def padded(curves: list[Tensor]) -> Tensor:
+        return torch.cat([torch.cat([c, c[:, -1:].expand(-1, length - c.shape[1])], dim=1) for c in curves])
+
+    elites = [plan.elites for plan in plans if plan.elites is not None]
+    count = min((e.shape[1] for e in elites), default=0)
+    return Plan(
+        actions=torch.cat([plan.actions for plan in plans]),
+        best_cost=padded([plan.best_cost for plan in plans]),
+        spread=padded([plan.spread for plan in plans]),
+        evaluations=max(plan.evaluations for plan in plans),
+        elites=torch.cat([e[:, :count] for e in elites]) if len(elites) == len(plans) else None,
+        complete=all(plan.complete for plan in plans),
+    )
 
 
 def episode_generators(seed: int, episodes: list[int]) -> list[torch.Generator]:
@@ -170,10 +203,7 @@ class Search:
         moment = now(self.device)
         spent, last, self._turned = moment - self.begun, moment - self._turned, moment
         if done == 1 and spent > OVERRUN * budget:
-            raise BadInput(
-                f"a time budget of {1000 * budget:g} ms is shorter than one iteration of the planner, "
-                f"which takes {1000 * spent:.0f} ms here"
-            )
+            raise TooShort(1000 * budget, 1000 * spent)
         self.complete = spent + last <= budget
         return self.complete
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 
 from lrc_jepa.report.rows import Row
-from lrc_jepa.report.stats import wilson
+from lrc_jepa.report.stats import Difference, Paired, bootstrap_difference, mcnemar, wilson
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,21 @@ class ControlSummary:
     imagination_gap: float | None
     """Mean squared latent distance between the imagined and the reached state, over that of
     start to goal as the model sees it at the end of the first plan."""
+    protocol: str
+    """How it was planned, in one word: paper, micro or custom; empty where rows do not say."""
+    repetition_rates: list[float]
+    """Success in each repetition, which has pairs and planning seeds of its own."""
+    repetition_mean: float
+    repetition_std: float | None
+    """Over repetitions, unbiased; None of a single one."""
+
+    @property
+    def over_repetitions(self) -> str:
+        """The rate of each of several repetitions, their mean and standard deviation, for tables."""
+        if self.repetition_std is None:
+            return "–"
+        rates = ", ".join(f"{100 * rate:.1f}" for rate in self.repetition_rates)
+        return f"{rates}; mean {100 * self.repetition_mean:.1f} ± {100 * self.repetition_std:.1f}"
 
 
 def _mean(rows: list[Row], key: str) -> float | None:
@@ -45,6 +60,10 @@ def summarize(rows: Iterable[Row]) -> ControlSummary:
     met = [row for row in counted if row["success"][own]]
     low, high = wilson(len(met), len(counted))
     steps = [row["first_success_step"] for row in met]
+    repetitions: dict[int, list[bool]] = {}
+    for row in counted:
+        repetitions.setdefault(row.get("repetition", 0), []).append(row["success"][own])
+    rates = [fmean(outcomes) for outcomes in repetitions.values()]
     return ControlSummary(
         actor=every[0]["actor"],
         criterion=own,
@@ -59,7 +78,36 @@ def summarize(rows: Iterable[Row]) -> ControlSummary:
         mean_final_distance=fmean([row["final_distance"] for row in counted]) if counted else float("nan"),
         seconds_per_solve=_mean(counted, "seconds_per_solve"),
         imagination_gap=_mean(counted, "imagination_gap"),
+        protocol=every[0].get("protocol", ""),
+        repetition_rates=rates,
+        repetition_mean=fmean(rates) if rates else float("nan"),
+        repetition_std=stdev(rates) if len(rates) > 1 else None,
     )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two actors on the non-trivial pairs that both were given."""
+
+    pairs: int
+    test: Paired
+    difference: Difference
+
+
+def compare(first: Iterable[Row], second: Iterable[Row]) -> Comparison | None:
+    """Pair the episode rows of two actors by their set of pairs; None where they share none."""
+
+    def outcomes(rows: Iterable[Row]) -> dict[tuple[str, int], bool]:
+        return {
+            (r["manifest_hash"], r["pair"]): r["success"][r["criterion"]] for r in rows if not r["trivial"]
+        }
+
+    one, other = outcomes(first), outcomes(second)
+    shared = [key for key in one if key in other]
+    if not shared:
+        return None
+    test = mcnemar([one[key] for key in shared], [other[key] for key in shared])
+    return Comparison(len(shared), test, bootstrap_difference(test))
 
 
 def latest_control(rows: Iterable[Row]) -> dict[str, list[Row]]:

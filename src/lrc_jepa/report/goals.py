@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lrc_jepa.report import figures, paper
-from lrc_jepa.report.control import ControlSummary, latest_control, summarize
+from lrc_jepa.report.control import ControlSummary, compare, latest_control, summarize
 from lrc_jepa.report.rows import Row
 from lrc_jepa.report.sources import Source, origin
-from lrc_jepa.report.stats import mcnemar
 from lrc_jepa.report.tables import Section, Table
 
 REFERENCES = ("do-nothing", "random", "expert-replay")
@@ -29,10 +28,6 @@ class Acted:
         """Whether it is the run's own model, and not a reference beside it."""
         return self.rows[0]["actor"] == self.rows[0]["system"]
 
-    def outcomes(self) -> list[bool]:
-        """Success on every pair that is not trivial."""
-        return [r["success"][r["criterion"]] for r in self.rows if not r["trivial"]]
-
 
 def acted(sources: Sequence[Source]) -> dict[str, list[Acted]]:
     """Everybody's newest evaluation by set of pairs: systems first, then each reference once."""
@@ -40,13 +35,14 @@ def acted(sources: Sequence[Source]) -> dict[str, list[Acted]]:
     for source in sources:
         for actor, rows in latest_control(r for r in source.rows if r["kind"] == "control").items():
             label = source.label if actor == rows[0]["system"] else actor
-            group = groups.setdefault(rows[0]["manifest_hash"], [])
+            pairs = "+".join(sorted({row["manifest_hash"] for row in rows}))  # one for each repetition
+            group = groups.setdefault(pairs, [])
             group.append(Acted(label, source, rows, summarize(rows)))
     found = {}
-    for pairs, group in groups.items():
+    for shared, group in groups.items():
         systems = [a for a in group if a.is_system]
         others = {a.label: a for a in reversed(group) if not a.is_system}
-        found[pairs] = systems + list(reversed(others.values()))
+        found[shared] = systems + list(reversed(others.values()))
     return found
 
 
@@ -69,14 +65,17 @@ def _table(group: list[Acted], name: str) -> Table:
                 f"{100 * s.low:.1f} to {100 * s.high:.1f}",
                 *(_percent(s.strict_rates[c]) for c in strict),
                 f"{s.successes} / {s.pairs}",
+                s.over_repetitions,
+                s.protocol or "–",
                 "–" if s.median_first_step is None else f"{s.median_first_step:.0f}",
                 f"{s.mean_final_distance:.1f}",
                 "–" if s.seconds_per_solve is None else f"{s.seconds_per_solve:.3f}",
                 f"{_percent(printed.values[0])} ({printed.where})" if printed else "–",
             ]
         )
-    columns = ["actor", "size", first.criterion, "95% interval", *strict, "pairs", "median step"]
-    return Table(name, [*columns, "final distance", "s per plan", "paper"], lines)
+    columns = ["actor", "size", first.criterion, "95% interval", *strict, "pairs", "of each repetition, %"]
+    last = ["protocol", "median step", "final distance", "s per plan", "paper"]
+    return Table(name, [*columns, *last], lines)
 
 
 def _printed(actor: Acted) -> paper.Printed | None:
@@ -88,18 +87,24 @@ def _comparisons(group: list[Acted]) -> list[str]:
     systems, told = [a for a in group if a.is_system], []
     for index, first in enumerate(systems):
         for second in systems[index + 1 :]:
-            test = mcnemar(first.outcomes(), second.outcomes())
+            found = compare(first.rows, second.rows)
+            if found is None:
+                continue
+            test, change = found.test, found.difference
             told.append(
-                f"{first.label} against {second.label} on the same {len(first.outcomes())} pairs: only the first "
-                f"reached {test.only_first}, only the second {test.only_second}; exact McNemar p = {test.p_value:.3f}."
+                f"{first.label} against {second.label} on the same {found.pairs} pairs: only the first reached "
+                f"{test.only_first}, only the second {test.only_second}; exact McNemar p = {test.p_value:.3f}; difference "
+                f"{100 * change.value:+.1f} points (95% bootstrap interval {100 * change.low:+.1f} to "
+                f"{100 * change.high:+.1f})."
             )
     return told
 
 
 NOTE = (
     "Starts and goals come from episodes that were never trained on; pairs whose goal was already reached at the start "
-    "are left out. The planner sees images only; success is judged by the simulator. An actor marked with a star was "
-    "trained with a model or objective changed from its recipe. Of the paper's Figure 3 only Push-T is printed as "
+    "are left out. The planner sees images only; success is judged by the simulator. Repetitions differ in pairs and "
+    "planning seeds; the interval pools them. Protocol: the paper's planner, the micro recipes', or a custom one. An "
+    "actor marked with a star was trained with a model or objective changed from its recipe. Of the paper's Figure 3 only Push-T is printed as "
     "numbers; its text puts LRC-JEPA 9 points above LWM on average over four worlds."
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 from scipy.stats import binomtest
 
 Z95 = 1.959963984540054
@@ -44,3 +45,27 @@ def mcnemar(first: list[bool], second: list[bool]) -> Paired:
     p = binomtest(only_first, differ, 0.5).pvalue if differ else 1.0
     both = sum(a and b for a, b in pairs)
     return Paired(both, only_first, only_second, len(pairs) - both - differ, float(p))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Success of the first system less that of the second, with its 95% bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def bootstrap_difference(paired: Paired, resamples: int = 10_000, seed: int = 0) -> Difference:
+    """Resample the pairs with replacement, both outcomes of a pair together.
+
+    Only the counts of the four kinds of pairs matter, and in a resample of n pairs they are multinomial:
+    (b - c) / n has mean (b - c) / n and variance ((b + c) / n - ((b - c) / n)^2) / n.
+    """
+    counts = np.array([paired.only_first, paired.only_second, paired.both + paired.neither])
+    n = int(counts.sum())
+    if n == 0:
+        return Difference(0.0, -1.0, 1.0)
+    drawn = np.random.default_rng(seed).multinomial(n, counts / n, size=resamples)  # (resamples, 3)
+    low, high = np.percentile((drawn[:, 0] - drawn[:, 1]) / n, [2.5, 97.5])
+    return Difference((paired.only_first - paired.only_second) / n, float(low), float(high))

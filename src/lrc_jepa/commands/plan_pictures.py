@@ -1,0 +1,119 @@
+"""What `lrc plan` leaves to look at: films, strips, explanations, and decoded open-loop rollouts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lrc_jepa.commands.opened import Opened
+from lrc_jepa.config import PlanConfig
+from lrc_jepa.evaluate.control import Planner, Rollouts
+from lrc_jepa.evaluate.films import film, strip
+from lrc_jepa.evaluate.openloop import decoded_strips, long_clips, open_loop_error
+from lrc_jepa.files import write_bytes
+from lrc_jepa.report.explain import explanation_figure
+from lrc_jepa.report.rows import Row
+
+DIGITS = 5  # significant ones of the figures in an explanation's row
+
+
+def save_films(
+    out: Path, planner: Planner, rollouts: Rollouts, found: list[Row], stamp: Row, pairs: list[int]
+) -> list[Row]:
+    """A GIF and a strip for each of these filmed pairs."""
+    rows = []
+    skip = planner.frameskip
+    for pair in pairs:
+        frames = rollouts.films[pair]
+        imagined = planner.imagined_frames(pair)
+        panels = {"start": frames[0], "now": frames, "goal": rollouts.goals[pair]}
+        every_block = [frames[::skip]]
+        if imagined is not None:
+            executed = imagined[:, : planner.config.execute]
+            film_of = np.concatenate([np.repeat(solve, skip, axis=0) for solve in executed])
+            panels["imagined"] = film_of[: len(frames)]
+            blocks = executed.reshape(-1, *executed.shape[2:])
+            every_block.append(np.concatenate([frames[:1], blocks])[: len(every_block[0])])
+        path = out / "films" / f"pair-{pair:03d}.gif"
+        film(path, panels)
+        goal = np.repeat(rollouts.goals[pair][None], 1, axis=0)
+        strip(path.with_suffix(".png"), [np.concatenate([row, goal]) for row in every_block])
+        row = found[pair]
+        rows.append(
+            {
+                **stamp,
+                "kind": "film",
+                "pair": pair,
+                "file": f"films/{path.name}",
+                "strip": f"films/{path.with_suffix('.png').name}",
+                "success": row["success"][row["criterion"]],
+                "first_success_step": row["first_success_step"],
+                "trivial": row["trivial"],
+            }
+        )
+    return rows
+
+
+def open_loop(opened: Opened, stamp: Row, config: PlanConfig) -> list[Row]:
+    """Latent error along recorded actions, and strips of decoded rollouts."""
+    deployment = opened.checkpoint.deployment
+    if opened.store.image_size != deployment.spec.image_size:
+        return []
+    heldout, steps = opened.split.heldout, 2 * config.horizon
+    clips = long_clips(opened.store, heldout, deployment.spec, deployment.normalizer, steps)
+    errors = open_loop_error(opened.model, clips, 128)
+    ids = np.linspace(0, len(clips) - 1, 3).astype(int)
+    pictures = decoded_strips(opened.model, clips, ids)
+    rows: list[Row] = [{**stamp, "kind": "openloop", "metric": "latent-mse.v1", **e} for e in errors]
+    for index, rows_of_frames in enumerate(pictures if pictures is not None else []):
+        name = f"films/rollout-{index}.png"
+        strip(opened.out / name, list(rows_of_frames))
+        rows.append({**stamp, "kind": "rollout", "index": index, "file": name})
+    return rows
+
+
+def _short(values: NDArray[Any]) -> Any:
+    """An array as nested lists of numbers with few digits."""
+    return np.vectorize(lambda x: float(f"{x:.{DIGITS}g}"), otypes=[float])(values).tolist()
+
+
+def save_explanations(out: Path, planner: Planner, rollouts: Rollouts, stamp: Row) -> list[Row]:
+    """A row of plain numbers, a figure and, where the model can decode, a strip for each explained pair."""
+    found, rows = planner.explanation, []
+    if found is None:
+        return []
+    land = found.landscape
+    for index, pair in enumerate(planner.explained):
+        name = f"explain/pair-{pair:03d}"
+        row = {
+            **stamp,
+            "kind": "explain",
+            "metric": "explain.v1",
+            "pair": pair,
+            "evaluations": found.evaluations,
+            "cost": _short(found.cost[index]),
+            "spread": _short(found.spread[index]),
+            "plan_cost": _short(found.plan_cost[index : index + 1])[0],
+            "step_cost": _short(found.step_cost[index]),
+            "offsets": _short(land.offsets),
+            "landscape": _short(land.costs[index]),
+            "inside": land.inside[index].astype(int).tolist(),
+            "strip": None,
+            "figure": f"{name}.svg",
+        }
+        imagined = planner.imagined_frames(pair)
+        if imagined is not None:
+            row["strip"] = f"{name}.png"
+            frames, goal = rollouts.films[pair], rollouts.goals[pair][None]
+            happened = frames[:: planner.frameskip][: imagined.shape[1] + 1]
+            strip(
+                out / row["strip"],
+                [np.concatenate([frames[:1], imagined[0], goal]), np.concatenate([happened, goal])],
+            )
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(out / row["figure"], explanation_figure(row).svg.encode())
+        rows.append(row)
+    return rows

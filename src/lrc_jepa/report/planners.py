@@ -1,0 +1,86 @@
+"""Planners against each other: success for how much work, from the rows of `lrc bench plan --runs`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from lrc_jepa.report.canvas import Drawing, Sheet, sheet
+from lrc_jepa.report.rows import Row
+from lrc_jepa.report.sources import newest
+from lrc_jepa.report.tables import Section, Table
+
+# Distinct in hue, in marker, and printed grey in lightness.
+PLANNERS = {
+    "cem": ("#1c2430", "s"),
+    "icem": ("#0b5cad", "o"),
+    "mppi": ("#e07a1f", "^"),
+    "shooting": ("#8b919c", "x"),
+    "gradient": ("#d1495b", "v"),
+    "cem+gradient": ("#2e7d5b", "D"),
+    "icem+gradient": ("#7b4fa3", "P"),
+}
+
+
+def _panel(drawn: Sheet, axes: Axes, lines: list[dict[str, Any]], key: str, label: str) -> None:
+    """Success of each planner's budgets against what they take; names in the right margin."""
+    reference = 100 * lines[0]["rate"]
+    axes.axhline(reference, color="#98a1b0", lw=1)
+    axes.axhspan(reference - 3, reference, color="#98a1b0", alpha=0.18, lw=0)
+    axes.set_xscale("log")
+    axes.set_ylim(min(100 * line["rate"] for line in lines) - 5, 103)
+    for planner in dict.fromkeys(line["planner"] for line in lines):
+        mine = sorted((line[key], 100 * line["rate"]) for line in lines if line["planner"] == planner)
+        shade, sign = PLANNERS.get(planner, ("#5f6b7a", "o"))
+        taken, reached = zip(*mine, strict=True)
+        drawn.curve(axes, taken, reached, planner, shade, mark=sign)
+    axes.set_xlabel(label)
+
+
+def planner_figure(lines: list[dict[str, Any]]) -> Drawing:
+    """Success against predictor evaluations, and against the seconds of a solve."""
+    with sheet(11.0, 3.8, 2) as drawn:
+        drawn.axes[0].set_title("success, %; band: 3 points below the paper's CEM", loc="left")
+        _panel(drawn, drawn.axes[0], lines, "evaluations", "predictor steps per solve")
+        _panel(drawn, drawn.axes[1], lines, "solve_s", "seconds per solve, one environment")
+        return drawn.finish()
+
+
+def planner_curves(rows: list[Row], folder: Path) -> Section | None:
+    """Success of every planner and budget on the same pairs."""
+    mine = newest(rows, "planner")
+    if not mine:
+        return None
+    lines = [{**row, "planner": row["planner"]["planner"]} for row in mine]
+    told = [
+        [
+            line["name"],
+            line["protocol"],
+            f"{100 * line['rate']:.1f}%",
+            f"{100 * line['low']:.1f} to {100 * line['high']:.1f}",
+            f"{line['paired']['only_cem']} : {line['paired']['only_other']}",
+            str(line["evaluations"]),
+            f"{line['solve_s']:.3f}",
+            f"{line['faster_than_plain']:.1f}",
+        ]
+        for line in lines
+    ]
+    columns = [
+        "planner, candidates x iterations",
+        "protocol",
+        "success",
+        "95% interval",
+        "only CEM : only it",
+        "predictor steps",
+        "s per solve",
+        "times faster than plain CEM",
+    ]
+    note = (
+        f"All on the same {lines[0]['pairs']} non-trivial pairs, compared pair by pair with the paper's CEM. "
+        "Plain CEM: 300 x 30 by the plain loop on the same checkpoint, timed in the same run "
+        f"({lines[0]['plain_s']:.3f} s)."
+    )
+    figure = {"planners": planner_figure(lines)}
+    return Section("Planners", note, [Table("planners", columns, told)], figure)

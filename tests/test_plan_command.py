@@ -1,0 +1,164 @@
+"""`lrc plan`: repetitions, protocols, and explanations of the first plans."""
+
+import dataclasses
+import json
+from statistics import fmean, stdev
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from planning import ALL
+
+from lrc_jepa.commands import plan
+from lrc_jepa.config import PlanConfig
+from lrc_jepa.data.clips import Split
+from lrc_jepa.evaluate.control import Planner, make_scene, make_task
+from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
+from lrc_jepa.models import build_model
+from lrc_jepa.recipes import MICRO_PLAN, SYSTEMS, by_protocol, get_recipe, protocol_of
+from lrc_jepa.report.control import compare, latest_control, summarize
+from lrc_jepa.report.page import write_page
+from lrc_jepa.report.rows import read_rows
+from lrc_jepa.train.checkpoint import Deployment, load_checkpoint, newest_checkpoint
+
+FEW = ["--samples", "8", "--iterations", "2", "--elites", "2"]
+
+
+@pytest.fixture(scope="module")
+def repeated(run, tmp_path_factory):
+    """Three repetitions of four pairs, with explanations: the folder and the result."""
+    out = tmp_path_factory.mktemp("plan") / "out"
+    options = ["--pairs", "4", "--repetitions", "3", "--films", "1", "--explain", "--explained", "2"]
+    return out, plan.main([str(run), *options, "--out", str(out), *FEW])
+
+
+def test_repetitions_have_pairs_and_seeds_of_their_own(repeated, run):
+    out, found = repeated
+    rows = read_rows(out / "results.jsonl", "control")
+    manifests = [Manifest.load(out / f"manifest{end}.json") for end in ("", "-1", "-2")]
+    assert len({m.digest() for m in manifests}) == 3 and len({r["evaluation"] for r in rows}) == 1
+    for repetition, manifest in enumerate(manifests):
+        mine = [r for r in rows if r["repetition"] == repetition]
+        assert {r["manifest_hash"] for r in mine} == {manifest.digest()}
+        assert {r["planner"]["seed"] for r in mine} == {42 + repetition}
+        for actor in ("lrc", "do-nothing", "random", "expert-replay"):  # the floors, on the same pairs
+            of_actor = [r for r in mine if r["actor"] == actor]
+            assert [(r["episode"], r["start"]) for r in of_actor] == list(
+                zip(manifest.episodes, manifest.starts, strict=True)
+            )
+    assert found["repetitions"] == 3 and found["pairs"] == 12
+    random = found["actors"]["random"]
+    hard = [r for r in rows if r["actor"] == "random" and not r["trivial"]]
+    rates = [fmean(r["success"][r["criterion"]] for r in hard if r["repetition"] == k) for k in range(3)]
+    assert random["repetition_rates"] == pytest.approx(rates)
+    assert random["repetition_mean"] == pytest.approx(fmean(rates))
+    assert random["repetition_std"] == pytest.approx(stdev(rates))
+    assert random["rate"] == pytest.approx(sum(r["success"][r["criterion"]] for r in hard) / 12)
+
+
+def test_saved_pairs_give_the_same_repetitions_again(repeated, run, tmp_path):
+    out, found = repeated
+    files = [str(out / f"manifest{end}.json") for end in ("", "-1", "-2")]
+    again = plan.main([str(run), "--manifest", *files, "--films", "0", "--out", str(tmp_path), *FEW])
+    for actor, summary in found["actors"].items():
+        for key in ("repetition_rates", "mean_final_distance", "low", "high"):
+            assert again["actors"][actor][key] == pytest.approx(summary[key])
+    one, other = (latest_control(read_rows(p / "results.jsonl", "control")) for p in (out, tmp_path))
+    same = compare(one["lrc"], other["lrc"])
+    assert same.pairs == 12 and same.test.p_value == 1 and same.difference.value == 0
+    first_only = [r for r in other["lrc"] if r["repetition"] == 0]
+    assert compare(one["lrc"], first_only).pairs == 4
+    moved = [{**r, "manifest_hash": "another"} for r in other["lrc"]]
+    assert compare(one["lrc"], moved) is None
+    assert summarize(one["lrc"]).protocol == "custom"
+
+
+def test_explanations_are_small_rows_with_figures_and_strips(repeated, run):
+    out, _ = repeated
+    rows = read_rows(out / "results.jsonl", "explain")
+    assert [r["pair"] for r in rows] == [0, 1] and {r["repetition"] for r in rows} == {0}
+    control = [r for r in read_rows(out / "results.jsonl", "control") if r["actor"] == "lrc"]
+    for row in rows:
+        assert len(json.dumps(row)) < 12_000
+        assert len(row["cost"]) == len(row["spread"]) == 2 and len(row["step_cost"]) == 5
+        middle = len(row["offsets"]) // 2
+        assert row["offsets"][middle] == 0 and row["inside"][middle][middle] == 1
+        assert row["landscape"][middle][middle] == pytest.approx(row["plan_cost"], rel=1e-3)
+        assert row["step_cost"][-1] == row["plan_cost"]
+        # The plan that is explained is the one whose end was compared with what was then seen.
+        assert row["plan_cost"] == pytest.approx(control[row["pair"]]["imagined_cost"], rel=1e-3)
+        assert (out / row["figure"]).read_text().startswith("<svg")
+        with Image.open(out / row["strip"]) as strip:
+            assert strip.size == (7 * 36 - 4, 2 * 36 - 4)  # start, five imagined, goal; what happened below
+    assert len(list((out / "films").glob("pair-*.gif"))) == 1
+
+
+def test_the_page_shows_where_plans_come_from_and_by_which_protocol(run, tmp_path):
+    plan.main([str(run), "--pairs", "4", "--films", "0", "--explain", "--repetitions", "2", *FEW])
+    text = write_page([run], tmp_path / "page").read_text()
+    assert "Where plans come from" in text and "what then happened" in text
+    assert "<td>custom</td>" in text and "of each repetition" in text and "mean" in text
+    assert (tmp_path / "page" / run.name / "explain-000.svg").is_file()
+    assert "protocol" in (tmp_path / "page" / "all" / "success.csv").read_text()
+
+
+def explained(model, store, checkpoint, config):
+    """The explanation of the first of two pairs' plans, with any model."""
+    split = Split.by_episode(store, checkpoint.config.clip)
+    manifest = draw_manifest(store, split, checkpoint.config.clip, config, 2)
+    known = checkpoint.deployment
+    deployment = Deployment(model.spec, known.normalizer, known.action_low, known.action_high)
+    planner = Planner(model, deployment, config, list(range(len(manifest))), [1])
+    planner.begin(make_scene(store, manifest, make_task(store), 32, 5, history=1))
+    planner.act()
+    return planner
+
+
+@pytest.mark.parametrize("system", list(SYSTEMS))
+def test_every_system_is_explained(system, run, store):
+    torch.manual_seed(0)
+    model = build_model(get_recipe(f"tworoom-{system}-debug")).eval()
+    config = PlanConfig(samples=6, iterations=2, elites=2)
+    planner = explained(model, store, load_checkpoint(newest_checkpoint(run)), config)
+    found = planner.explanation
+    assert found.imagined.shape == (1, 5, model.spec.tokens, model.spec.width)
+    assert np.allclose(found.imagined[0], planner.solved[0].imagined[1], atol=1e-4)  # of the pair asked for
+    assert np.isfinite(found.landscape.costs).all()
+    can_decode = system in ("lrc", "lrc+idm")
+    assert (planner.imagined_frames(1) is not None) == can_decode
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_planner_is_explained(name, run, store):
+    checkpoint = load_checkpoint(newest_checkpoint(run))
+    config = PlanConfig(planner=name, samples=12, iterations=2, elites=3)
+    planner = explained(checkpoint.model, store, checkpoint, config)
+    found, solved = planner.explanation, planner.solved[0]
+    assert np.allclose(found.cost[0], solved.plan.best_cost[1].numpy())
+    assert np.allclose(found.spread[0], solved.plan.spread[1].numpy())
+    assert found.plan_cost[0] == pytest.approx(float(solved.imagined_cost[1]), rel=1e-3)
+
+
+def test_protocols_have_one_word_each():
+    paper, micro = PlanConfig(), get_recipe("tworoom-lrc-micro").plan
+    assert micro == MICRO_PLAN != paper
+    assert protocol_of(paper, paper) == "paper" and protocol_of(micro, micro) == "micro"
+    assert get_recipe("tworoom-lrc-paper").plan == paper
+    # Seeds and means of computing are no part of a protocol; what is searched and judged is.
+    assert protocol_of(dataclasses.replace(paper, seed=7, rollout="plain", memory_mb=1), paper) == "paper"
+    for change in ({"samples": 299}, {"history": 3}, {"warm_start": True}, {"cost": "sum"}):
+        assert protocol_of(dataclasses.replace(paper, **change), paper) == "custom"
+    # EB-JEPA's summed cost is its own, not a departure from the protocol.
+    own = get_recipe("tworoom-eb-jepa-micro").plan
+    assert own.cost == "sum" and protocol_of(own, own) == "micro"
+    turned = by_protocol("paper", dataclasses.replace(own, seed=3), own)
+    assert (turned.samples, turned.planner, turned.cost, turned.seed) == (300, "cem", "sum", 3)
+    assert protocol_of(turned, own) == "paper"
+
+
+def test_the_papers_protocol_is_one_flag_away(run, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(plan, "evaluate", lambda opened, args, config: asked.append(config) or {})
+    plan.main([str(run), "--protocol", "--seed", "5", "--out", str(tmp_path)])
+    assert asked == [PlanConfig(seed=5)]

@@ -1,0 +1,132 @@
+"""Bad input to planning: one clear sentence, before any work."""
+
+import dataclasses
+import json
+import shutil
+
+import pytest
+import torch
+from planning import ALL, CONFIG, planned, quadratic, unit_box, world
+
+from lrc_jepa import cli
+from lrc_jepa.config import GradientConfig, ImprovedConfig
+from lrc_jepa.errors import BadInput
+from lrc_jepa.files import file_digest, write_json
+from lrc_jepa.plan.cost import LatentCost
+from lrc_jepa.plan.goals import ReadoutGoal, image_goal
+from lrc_jepa.plan.mpc import Controller
+from lrc_jepa.plan.search import Box, episode_generators
+from lrc_jepa.train.checkpoint import newest_checkpoint
+
+BAD_CONFIGS = [
+    ({"horizon": 0}, "needs a horizon and iterations of at least 1"),
+    ({"iterations": 0}, "needs a horizon and iterations of at least 1"),
+    ({"elites": 65}, "2 to 64 elites"),
+    ({"time_budget_ms": -1.0}, "cannot be negative"),
+]
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(("changes", "message"), BAD_CONFIGS)
+def test_bad_configs_are_refused(name, changes, message):
+    with pytest.raises(BadInput, match=message):
+        planned(name, quadratic(torch.zeros(4)), config=dataclasses.replace(CONFIG, **changes))
+
+
+def test_bad_choices_are_refused():
+    zero = quadratic(torch.zeros(4))
+    with pytest.raises(BadInput, match="no planner 'magic'; there is cem, "):
+        planned("magic", zero)
+    with pytest.raises(BadInput, match="lower bound above"):
+        Box(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]))
+    with pytest.raises(BadInput, match="width 4 does not hold 3 actions"):
+        unit_box(4, 3)
+    with pytest.raises(BadInput, match="plan to start from has shape"):
+        planned("cem", zero, start=torch.zeros(2, 5, 4))
+    with pytest.raises(BadInput, match="temperature above 0"):
+        planned("mppi", zero, config=dataclasses.replace(CONFIG, temperature=0.0))
+    with pytest.raises(BadInput, match="decay of at least 1"):
+        planned("icem", zero, config=dataclasses.replace(CONFIG, improved=ImprovedConfig(decay=0.5)))
+    with pytest.raises(BadInput, match="at least 1 start"):
+        planned("gradient", zero, config=dataclasses.replace(CONFIG, gradient=GradientConfig(starts=0)))
+    with pytest.raises(BadInput, match="can be differentiated"):
+        planned("gradient", lambda plans: plans.detach().square().sum(dim=(2, 3)))
+
+
+def test_bad_goals_and_histories_are_refused():
+    model, past, blocks, goal, config = world()
+    frames = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
+    for wrong in (frames.float(), torch.zeros(2, 3, 16, 16, dtype=torch.uint8), frames[0]):
+        with pytest.raises(BadInput, match="sees uint8 frames of 3 x 8 x 8, not"):
+            image_goal(model, wrong)
+    with pytest.raises(BadInput, match="goal latent has shape"):
+        LatentCost(model, past, blocks, goal[:1], config)
+    with pytest.raises(BadInput, match="read-out goal needs weights"):
+        LatentCost(
+            model, past, blocks, ReadoutGoal(torch.zeros(3, 2), torch.zeros(2), torch.zeros(2, 2)), config
+        )
+    with pytest.raises(BadInput, match="history of 4 frames does not fit a model that sees 1 to 3"):
+        LatentCost(model, past.expand(-1, 4, -1, -1), blocks.new_zeros(2, 3, 4), goal, config)
+    with pytest.raises(BadInput, match="1 action blocks between them, not 0"):
+        LatentCost(model, past.expand(-1, 2, -1, -1), blocks, goal, config)
+    with pytest.raises(BadInput, match="states are 1 x 2"):
+        LatentCost(model, torch.zeros(2, 1, 1, 3), blocks, goal, config)
+    with pytest.raises(BadInput, match="horizon of at least 1"):
+        LatentCost(model, past, blocks, goal, config)(torch.zeros(2, 4, 0, 4))
+
+
+def unchanged(run):
+    return {path.relative_to(run): path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
+
+
+def refused(arguments, monkeypatch, capsys):
+    """Run the command line; what it says on standard error, once it ended with exit code 2."""
+    monkeypatch.setattr("sys.argv", ["lrc", "plan", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and said.startswith("lrc: ") and said.count("\n") == 1
+    return said
+
+
+WRONG = [
+    (["--history", "9"], "a start of 9 frames does not fit a model that sees 1 to 3"),
+    (["--history", "0"], "a start of 0 frames does not fit a model that sees 1 to 3"),
+    (["--horizon", "0"], "horizon must be at least 1, not 0"),
+    (["--execute", "6"], "of a plan of 5 blocks 1 to 5 can be carried out, not 6"),
+    (["--budget", "0"], "budget must be at least 1, not 0"),
+    (["--planner", "magic"], "there is no planner 'magic'; there is cem, icem"),
+    (["--planner", "mppi", "--temperature", "0"], "temperature above 0"),
+    (["--time-budget-ms", "-5"], "cannot be negative"),
+    (["--time-budget-ms", "0.01"], "a time budget of 0.01 ms is shorter than one iteration of the planner"),
+    (["--repetitions", "0"], "at least 1 pair and 1 repetition"),
+    (["--repetitions", "2", "--manifest", "a", "b", "c"], "2 repetitions need as many manifests, not 3"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG)
+def test_the_command_refuses_before_any_work(run, options, message, monkeypatch, capsys):
+    before = unchanged(run)
+    assert message in refused([run, "--pairs", 2, *options], monkeypatch, capsys)
+    assert unchanged(run) == before
+
+
+def test_a_checkpoint_whose_box_is_upside_down_is_refused(run, tmp_path, monkeypatch, capsys):
+    broken = shutil.copytree(run, tmp_path / "run")
+    folder = newest_checkpoint(broken)
+    described = json.loads((folder / "config.json").read_text())
+    described["action_low"], described["action_high"] = described["action_high"], described["action_low"]
+    write_json(folder / "config.json", described)
+    digests = json.loads((folder / "manifest.json").read_text())
+    write_json(folder / "manifest.json", {**digests, "config.json": file_digest(folder / "config.json")})
+    said = refused([broken, "--pairs", 2], monkeypatch, capsys)
+    assert "an action box has a lower bound above its upper bound" in said
+
+
+def test_a_goal_image_of_another_size_or_kind_is_refused_by_the_controller():
+    model = world()[0]
+    generators = episode_generators(0, [0])
+    small = torch.zeros(1, 3, 4, 4, dtype=torch.uint8)
+    for wrong, kind in ((small, "uint8 3 x 4 x 4"), (torch.zeros(1, 3, 8, 8), "float32 3 x 8 x 8")):
+        with pytest.raises(BadInput, match=f"the model sees uint8 frames of 3 x 8 x 8, not {kind}"):
+            Controller(model, unit_box(), CONFIG, generators, wrong)
