@@ -399,7 +399,10 @@ def test_a_killed_lab_goes_on_where_it_stopped(home, tmp_path):
     }
     topics = [row["topic"] for row in rows if row["kind"] == "picture"]
     assert topics == ["interventions", "swap", "walk", "walk"]
-    assert lab.main(work)["ran"] == 0
+    opened = open_run(home)
+    assert all(
+        e.done(opened) for e in lab.experiments(home, opened, lab.LabArgs((home,), pairs=10, quick=True))
+    )
     text = (tmp_path / "page" / "index.html").read_text()
     for title in ("Goals reached", "Expert-action recovery", "Probes", "Interventions", "Stress tests"):
         assert f"<h2>{title}</h2>" in text
@@ -407,7 +410,6 @@ def test_a_killed_lab_goes_on_where_it_stopped(home, tmp_path):
     assert {"probes.md", "probes.tex", "probes.csv", "recovery.svg", "recovery.figure.csv"} <= made
     assert {"stress-pca.svg", "stress-pca.figure.csv", "success.tex", "success.svg"} <= made
     # A fuller laboratory is not satisfied with what a quick one left.
-    opened = open_run(home)
     missing = [
         e.name for e in lab.experiments(home, opened, lab.LabArgs((home,), pairs=20)) if not e.done(opened)
     ]
@@ -429,6 +431,23 @@ def test_lab_leaves_out_what_cannot_be_run_and_says_so(home, tmp_path):
         (home, lab.Experiment("probes", "probe", lambda: done.append(1), 1.0)),
     ]
     assert lab.run_all(waiting) == [f"{home}: planning: there are too few pairs"] and done == [1]
+
+
+def test_without_a_simulator_the_laboratory_still_imagines(home, monkeypatch):
+    from lrc_jepa.commands import lab
+
+    monkeypatch.setattr(lab, "_simulated", lambda opened: False)
+    opened = open_run(home)
+    found = {e.name: e for e in lab.experiments(home, opened, lab.LabArgs((home,)))}
+    assert list(found) == ["recovery", "planning time", "probes", "interventions", "open loop"]
+    found["open loop"].run()
+    kinds = [row["kind"] for row in read_rows(home / "results.jsonl")]
+    assert kinds.count("openloop") == 2 * DEBUG.plan.horizon and kinds.count("rollout") == 3
+    assert found["open loop"].done(opened)
+    short = dataclasses.replace(DEBUG, plan=dataclasses.replace(DEBUG.plan, horizon=500))
+    opened = dataclasses.replace(opened, checkpoint=dataclasses.replace(opened.checkpoint, config=short))
+    with pytest.raises(BadInput, match="long enough"):
+        lab._open_loop(opened)
 
 
 def test_inner_bars_move_the_outer_one():

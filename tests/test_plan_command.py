@@ -99,7 +99,7 @@ def test_the_page_shows_where_plans_come_from_and_by_which_protocol(run, tmp_pat
     text = write_page([run], tmp_path / "page").read_text()
     assert "Where plans come from" in text and "what then happened" in text
     assert "<td>custom</td>" in text and "of each repetition" in text and "mean" in text
-    assert (tmp_path / "page" / "all" / f"explain-{run.name}-000.svg").is_file()
+    assert (tmp_path / "page" / run.name / "explain-000.svg").is_file()
     assert "protocol" in (tmp_path / "page" / "all" / "success.csv").read_text()
 
 

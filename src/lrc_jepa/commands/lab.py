@@ -82,7 +82,7 @@ def experiments(run: Path, opened: Opened, args: LabArgs) -> list[Experiment]:
     pace = measure_pace(opened)
     found = [
         _recovery(run, pace, 30 if args.quick else 150),
-        _speed(run, opened, pace, 5 if args.quick else 50),
+        _speed(run, opened, pace, 2 if args.quick else 50),
     ]
     if opened.store.quantities:
         found.append(_probes(run, opened, pace, args.quick))
@@ -97,7 +97,9 @@ def experiments(run: Path, opened: Opened, args: LabArgs) -> list[Experiment]:
 
 
 def _open_loop(opened: Opened) -> None:
-    config = opened.checkpoint.config.plan
+    config, skip = opened.checkpoint.config.plan, opened.checkpoint.deployment.spec.frameskip
+    if opened.store.ep_len[opened.split.heldout].max() <= 2 * config.horizon * skip:
+        raise BadInput(f"no held-out episode is long enough to imagine {2 * config.horizon} blocks of it")
     opened.write(open_loop(opened, opened.stamp(), config))
 
 

@@ -125,9 +125,9 @@ def load_sam3(folder: Path, config: Sam3Config, device: torch.device) -> Sam3Seg
         raise BadInput(
             "SAM 3 needs a newer transformers package: pip install 'lrc-jepa[pretrained]'"
         ) from None
+    kind: Any = Sam3Model
     try:
-        reader: Any = Sam3Model
-        model, info = reader.from_pretrained(folder, local_files_only=True, output_loading_info=True)
+        model, info = kind.from_pretrained(folder, local_files_only=True, output_loading_info=True)
         tokenizer = library.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         raise BadInput(f"SAM 3 at {folder} cannot be read ({str(error).splitlines()[0]})") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from lrc_jepa.report.canvas import INK, Drawing, data_address, sheet
 from lrc_jepa.report.rows import Row
-from lrc_jepa.report.sources import Source, origins, per_source
+from lrc_jepa.report.sources import newest
 from lrc_jepa.report.tables import Section, Table
 
 SEARCH, CHOSEN = "#0b5cad", "#d1495b"
@@ -41,56 +41,60 @@ def explanation_figure(row: Row) -> Drawing:
     """Cost and spread per iteration, cost along the plan, and cost around it."""
     iterations = list(range(1, len(row["cost"]) + 1))
     blocks = list(range(1, len(row["step_cost"]) + 1))
-    panels = (
-        ("cost; dashed: the plan's", iterations, row["cost"], "best", SEARCH, "iteration"),
-        ("spread of the elites", iterations, row["spread"], "elites", SEARCH, "iteration"),
-        ("cost after each block", blocks, row["step_cost"], "plan", CHOSEN, "action block"),
-    )
-    with sheet(13.0, 3.0, 4) as drawn:
-        drawn.axes[0].axhline(row["plan_cost"], color=CHOSEN, lw=1, ls="--")
-        for axes, (title, steps, values, name, shade, label) in zip(drawn.axes, panels, strict=False):
-            axes.set_title(title, loc="left")
-            drawn.curve(axes, steps, values, name, shade)
-            axes.set_xlabel(label)
-            axes.set_ylim(bottom=0)
-            axes.set_xlim(right=steps[-1] * 1.3)
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        _landscape(drawn.axes[3], row)
+    with sheet(11.0, 2.9, 4) as drawn:
+        axes = drawn.axes
+        for panel, title in zip(
+            axes, ("cost; dashed: the plan's", "spread of the elites", "cost after each block"), strict=False
+        ):
+            panel.set_title(title, loc="left")
+        axes[0].axhline(row["plan_cost"], color=CHOSEN, lw=1, ls="--")
+        drawn.curve(axes[0], iterations, row["cost"], "best", SEARCH)
+        drawn.curve(axes[1], iterations, row["spread"], "elites", SEARCH)
+        drawn.curve(axes[2], blocks, row["step_cost"], "plan", CHOSEN)
+        for panel, label in zip(axes, ("iteration", "iteration", "action block"), strict=False):
+            panel.set_xlabel(label)
+            panel.set_ylim(bottom=0)
+            panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        _landscape(axes[3], row)
         return drawn.finish()
 
 
-def explanations(sources: Sequence[Source]) -> Section | None:
+def explanations(rows: list[Row], folder: Path) -> Section | None:
     """Where the first plan of each explained pair came from."""
-    found = per_source(sources, "explain")
-    if not found:
+    mine = newest(rows, "explain")
+    if not mine:
         return None
-    pictures, lines, drawn = [], [], {}
-    for source, rows in found:
-        for row in rows:
-            name = f"{source.label}, pair {row['pair']}"
-            if row["strip"] and (address := data_address(source.folder / row["strip"])):
-                pictures.append(
-                    (address, f"{name}: start, imagined frame by frame, goal; below, what then happened")
-                )
-            lines.append(
-                [
-                    name,
-                    row["planner"]["planner"],
-                    str(len(row["cost"])),
-                    str(row["evaluations"]),
-                    f"{row['cost'][0]:.3g}",
-                    f"{row['plan_cost']:.3g}",
-                    f"{row['spread'][0]:.2f} to {row['spread'][-1]:.2f}",
-                ]
-            )
-            drawn[f"explain-{source.folder.name}-{row['pair']:03d}"] = explanation_figure(row)
-    columns = ["", "planner", "iterations", "predictor steps", "first best cost", "cost of the plan"]
-    columns.append("spread of the elites")
+    pictures = [
+        (address, f"pair {r['pair']}: start, imagined frame by frame, goal; below, what then happened")
+        for r in mine
+        if r["strip"] and (address := data_address(folder / r["strip"]))
+    ]
+    lines = [
+        [
+            f"pair {r['pair']}",
+            r["planner"]["planner"],
+            str(len(r["cost"])),
+            str(r["evaluations"]),
+            f"{r['cost'][0]:.3g}",
+            f"{r['plan_cost']:.3g}",
+            f"{r['spread'][0]:.2f} to {r['spread'][-1]:.2f}",
+        ]
+        for r in mine
+    ]
+    columns = [
+        "",
+        "planner",
+        "iterations",
+        "predictor steps",
+        "first best cost",
+        "cost of the plan",
+        "spread of the elites",
+    ]
     note = (
         "The first solve of each pair. Cost: the model's latent distance to the goal. Along the two action "
         "directions every low-level action of the plan moves by the same amount, in standard deviations of the "
         "recorded actions (with one action dimension: the first half of the plan, and the second); hatched: the "
         "action box holds the plan back."
     )
-    tables = [Table("explain", columns, lines)]
-    return Section("Where plans come from", note, tables, drawn, pictures, origins(found))
+    drawn = {f"explain-{r['pair']:03d}": explanation_figure(r) for r in mine}
+    return Section("Where plans come from", note, [Table("explain", columns, lines)], drawn, pictures)

@@ -35,13 +35,14 @@ def acted(sources: Sequence[Source]) -> dict[str, list[Acted]]:
     for source in sources:
         for actor, rows in latest_control(r for r in source.rows if r["kind"] == "control").items():
             label = source.label if actor == rows[0]["system"] else actor
-            group = groups.setdefault(rows[0]["manifest_hash"], [])
+            pairs = "+".join(sorted({row["manifest_hash"] for row in rows}))  # one for each repetition
+            group = groups.setdefault(pairs, [])
             group.append(Acted(label, source, rows, summarize(rows)))
     found = {}
-    for pairs, group in groups.items():
+    for shared, group in groups.items():
         systems = [a for a in group if a.is_system]
         others = {a.label: a for a in reversed(group) if not a.is_system}
-        found[pairs] = systems + list(reversed(others.values()))
+        found[shared] = systems + list(reversed(others.values()))
     return found
 
 
@@ -73,8 +74,8 @@ def _table(group: list[Acted], name: str) -> Table:
             ]
         )
     columns = ["actor", "size", first.criterion, "95% interval", *strict, "pairs", "of each repetition, %"]
-    columns += ["protocol", "median step", "final distance", "s per plan", "paper"]
-    return Table(name, columns, lines)
+    last = ["protocol", "median step", "final distance", "s per plan", "paper"]
+    return Table(name, [*columns, *last], lines)
 
 
 def _printed(actor: Acted) -> paper.Printed | None:
@@ -86,23 +87,24 @@ def _comparisons(group: list[Acted]) -> list[str]:
     systems, told = [a for a in group if a.is_system], []
     for index, first in enumerate(systems):
         for second in systems[index + 1 :]:
-            if (found := compare(first.rows, second.rows)) is None:
+            found = compare(first.rows, second.rows)
+            if found is None:
                 continue
-            test, apart = found.test, found.difference
+            test, change = found.test, found.difference
             told.append(
                 f"{first.label} against {second.label} on the same {found.pairs} pairs: only the first reached "
-                f"{test.only_first}, only the second {test.only_second}; exact McNemar p = {test.p_value:.3f}; "
-                f"difference {100 * apart.value:+.1f} points (95% bootstrap interval {100 * apart.low:+.1f} to "
-                f"{100 * apart.high:+.1f})."
+                f"{test.only_first}, only the second {test.only_second}; exact McNemar p = {test.p_value:.3f}; difference "
+                f"{100 * change.value:+.1f} points (95% bootstrap interval {100 * change.low:+.1f} to "
+                f"{100 * change.high:+.1f})."
             )
     return told
 
 
 NOTE = (
     "Starts and goals come from episodes that were never trained on; pairs whose goal was already reached at the start "
-    "are left out. The planner sees images only; success is judged by the simulator. An actor marked with a star was "
-    "trained with a model or objective changed from its recipe. Repetitions differ in pairs and planning seeds; the "
-    "interval pools them. Protocol: the paper's planner, the micro recipes', or a custom one. Of the paper's Figure 3 only Push-T is printed as "
+    "are left out. The planner sees images only; success is judged by the simulator. Repetitions differ in pairs and "
+    "planning seeds; the interval pools them. Protocol: the paper's planner, the micro recipes', or a custom one. An "
+    "actor marked with a star was trained with a model or objective changed from its recipe. Of the paper's Figure 3 only Push-T is printed as "
     "numbers; its text puts LRC-JEPA 9 points above LWM on average over four worlds."
 )
 

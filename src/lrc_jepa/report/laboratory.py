@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from lrc_jepa.report import figures, paper
 from lrc_jepa.report.canvas import Drawing, data_address
 from lrc_jepa.report.control import summarize
-from lrc_jepa.report.explain import explanations
-from lrc_jepa.report.planners import planner_curves
 from lrc_jepa.report.recovery import summarize_recovery
 from lrc_jepa.report.rows import Row
 from lrc_jepa.report.sources import Source, newest, number, origins, per_source
@@ -221,10 +219,7 @@ def stress(sources: Sequence[Source]) -> Section | None:
     return Section("Stress tests", note, tables, drawn, origin=told)
 
 
-SECTIONS = (
-    *(explanations, planner_curves, recovery, probes, interventions),
-    *(stress, speed, ablation, nuisance, theory),
-)
+SECTIONS = (recovery, probes, interventions, stress, speed, ablation, nuisance, theory)
 
 
 def sections(sources: Sequence[Source]) -> list[Section]:

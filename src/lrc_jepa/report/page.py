@@ -16,8 +16,10 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.files import read_json, write_bytes
 from lrc_jepa.report import figures
 from lrc_jepa.report.canvas import Drawing, data_address
+from lrc_jepa.report.explain import explanations
 from lrc_jepa.report.goals import Acted, acted, goals
 from lrc_jepa.report.laboratory import sections
+from lrc_jepa.report.planners import planner_curves
 from lrc_jepa.report.rows import Row, read_rows
 from lrc_jepa.report.sources import Source, newest, with_lines
 from lrc_jepa.report.tables import Section
@@ -38,6 +40,8 @@ class RunView:
     readouts: list[dict[str, Any]]
     health: Row | None
     warnings: list[str]
+    planning: list[Section]
+    """Where its plans come from, and planners against each other."""
     training: dict[str, Drawing]
     open_loop: Drawing | None
 
@@ -88,6 +92,7 @@ def view_run(run: Path, source: Source) -> RunView:
         readouts=_readouts(health),
         health=health,
         warnings=[row["text"] for row in metrics if row["kind"] == "warning"],
+        planning=[s for make in (explanations, planner_curves) if (s := make(rows, run))],
         training={name: drawn for name, drawn in curves.items() if drawn is not None},
         open_loop=figures.open_loop_curve(newest(rows, "openloop")),
     )
@@ -184,7 +189,7 @@ def write_page(runs: Sequence[Path], out: Path, also: Sequence[Path] = ()) -> Pa
         v.name if [w.name for w in views].count(v.name) == 1 else f"{v.name}-{i + 1}"
         for i, v in enumerate(views)
     ]
-    own = {name: [_own_figures(view)] for name, view in zip(names, views, strict=True)}
+    own = {name: [_own_figures(view), *view.planning] for name, view in zip(names, views, strict=True)}
     _write_parts(out, {"all": shown, **own})
     write_bytes(out / "index.html", text.encode())
     return out / "index.html"

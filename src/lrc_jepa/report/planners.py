@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
 
 from lrc_jepa.report.canvas import Drawing, Sheet, sheet
-from lrc_jepa.report.sources import Source, origins, per_source
+from lrc_jepa.report.rows import Row
+from lrc_jepa.report.sources import newest
 from lrc_jepa.report.tables import Section, Table
 
 # Distinct in hue, in marker, and printed grey in lightness.
@@ -21,19 +22,6 @@ PLANNERS = {
     "cem+gradient": ("#2e7d5b", "D"),
     "icem+gradient": ("#7b4fa3", "P"),
 }
-GAP = 5.0  # least distance of two labels, in percent of success
-
-
-def _apart(wanted: list[float]) -> list[float]:
-    """Heights near the wanted ones, none closer than a gap to the next; the order stays."""
-    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    placed: dict[int, float] = {}
-    last = float("-inf")
-    for index in order:
-        last = max(wanted[index], last + GAP)
-        placed[index] = last
-    overflow = max(0.0, last - 103.0)
-    return [placed[i] - overflow for i in range(len(wanted))]
 
 
 def _panel(drawn: Sheet, axes: Axes, lines: list[dict[str, Any]], key: str, label: str) -> None:
@@ -41,28 +29,13 @@ def _panel(drawn: Sheet, axes: Axes, lines: list[dict[str, Any]], key: str, labe
     reference = 100 * lines[0]["rate"]
     axes.axhline(reference, color="#98a1b0", lw=1)
     axes.axhspan(reference - 3, reference, color="#98a1b0", alpha=0.18, lw=0)
-    ends = []
+    axes.set_xscale("log")
+    axes.set_ylim(min(100 * line["rate"] for line in lines) - 5, 103)
     for planner in dict.fromkeys(line["planner"] for line in lines):
         mine = sorted((line[key], 100 * line["rate"]) for line in lines if line["planner"] == planner)
-        shade, mark = PLANNERS.get(planner, ("#5f6b7a", "o"))
-        axes.plot(*zip(*mine, strict=True), color=shade, marker=mark, ms=5, lw=1.4)
-        for x, y in mine:
-            drawn.note(axes, planner, x, y)
-        ends.append((planner, shade, *mine[-1]))
-    axes.set_xscale("log")
-    widest = max(line[key] for line in lines)
-    heights = _apart([y for *_, y in ends])
-    for (planner, shade, x, y), height in zip(ends, heights, strict=True):
-        axes.annotate(
-            planner,
-            (x, y),
-            xytext=(widest * 1.5, height),
-            color=shade,
-            va="center",
-            arrowprops={"arrowstyle": "-", "color": shade, "lw": 0.4, "alpha": 0.6},
-        )
-    axes.set_xlim(right=widest * 1.4)
-    axes.set_ylim(min(100 * line["rate"] for line in lines) - 5, 103)
+        shade, sign = PLANNERS.get(planner, ("#5f6b7a", "o"))
+        taken, reached = zip(*mine, strict=True)
+        drawn.curve(axes, taken, reached, planner, shade, mark=sign)
     axes.set_xlabel(label)
 
 
@@ -70,32 +43,17 @@ def planner_figure(lines: list[dict[str, Any]]) -> Drawing:
     """Success against predictor evaluations, and against the seconds of a solve."""
     with sheet(11.0, 3.8, 2) as drawn:
         drawn.axes[0].set_title("success, %; band: 3 points below the paper's CEM", loc="left")
-        drawn.axes[1].set_title("success, %", loc="left")
         _panel(drawn, drawn.axes[0], lines, "evaluations", "predictor steps per solve")
         _panel(drawn, drawn.axes[1], lines, "solve_s", "seconds per solve, one environment")
         return drawn.finish()
 
 
-def planner_curves(sources: Sequence[Source]) -> Section | None:
-    """Success of every planner and budget on the same pairs, for each run that has them."""
-    found = per_source(sources, "planner")
-    if not found:
+def planner_curves(rows: list[Row], folder: Path) -> Section | None:
+    """Success of every planner and budget on the same pairs."""
+    mine = newest(rows, "planner")
+    if not mine:
         return None
-    tables, drawn, notes = [], {}, []
-    for source, rows in found:
-        lines = [{**row, "planner": row["planner"]["planner"]} for row in rows]
-        name = "planners" if len(found) == 1 else f"planners-{source.folder.name}"
-        tables.append(_table(name, lines))
-        drawn[name] = planner_figure(lines)
-        notes.append(
-            f"{source.label}: all on the same {lines[0]['pairs']} non-trivial pairs, compared pair by pair with the "
-            "paper's CEM. Plain CEM: 300 x 30 by the plain loop on the same checkpoint, timed in the same run "
-            f"({lines[0]['plain_s']:.3f} s)."
-        )
-    return Section("Planners", " ".join(notes), tables, drawn, origin=origins(found))
-
-
-def _table(name: str, lines: list[dict[str, Any]]) -> Table:
+    lines = [{**row, "planner": row["planner"]["planner"]} for row in mine]
     told = [
         [
             line["name"],
@@ -119,4 +77,10 @@ def _table(name: str, lines: list[dict[str, Any]]) -> Table:
         "s per solve",
         "times faster than plain CEM",
     ]
-    return Table(name, columns, told)
+    note = (
+        f"All on the same {lines[0]['pairs']} non-trivial pairs, compared pair by pair with the paper's CEM. "
+        "Plain CEM: 300 x 30 by the plain loop on the same checkpoint, timed in the same run "
+        f"({lines[0]['plain_s']:.3f} s)."
+    )
+    figure = {"planners": planner_figure(lines)}
+    return Section("Planners", note, [Table("planners", columns, told)], figure)
