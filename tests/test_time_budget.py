@@ -100,8 +100,10 @@ def test_with_a_budget_every_episode_has_the_time_to_itself(monkeypatch):
 
 
 def test_a_stall_is_borne_and_a_hopeless_budget_is_not(monkeypatch):
-    made, _, clock = controller(1, 10, monkeypatch, time_budget_ms=49.0)
-    clock.milliseconds = 1000
+    """Slow at first, then in time, then slow again: refused only if it was never in time."""
+    made, _, clock = controller(1, 1000, monkeypatch, time_budget_ms=49.0)
+    with pytest.raises(BadInput, match=r"budget of 49 ms is shorter than one iteration .* takes 1000 ms"):
+        made.solve()
     step = made.model.step
 
     def once(past, actions):
@@ -109,12 +111,12 @@ def test_a_stall_is_borne_and_a_hopeless_budget_is_not(monkeypatch):
         clock.milliseconds = 10
         return found
 
-    made.model.step = once
+    made.model.step = once  # a slow first try, as when a process warms up
     assert made.solve().plan.best_cost.shape == (1, 4)
     made.model.step = step
-    clock.milliseconds = 100
-    with pytest.raises(BadInput, match=r"budget of 49 ms is shorter than one iteration .* takes 100 ms"):
-        made.solve()
+    clock.milliseconds = 100  # now late, but a plan all the same: that of one iteration
+    late = made.solve().plan
+    assert late.best_cost.shape == (1, 1) and not late.complete and torch.isfinite(late.actions).all()
 
 
 def test_joined_plans_keep_their_order_and_their_last_figures():
