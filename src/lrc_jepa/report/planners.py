@@ -16,12 +16,18 @@ from lrc_jepa.report.tables import Section, Table
 PLANNERS = {
     "cem": ("#1c2430", "s"),
     "icem": ("#0b5cad", "o"),
+    "icem, white": ("#4aa3df", "*"),
     "mppi": ("#e07a1f", "^"),
     "shooting": ("#8b919c", "x"),
     "gradient": ("#d1495b", "v"),
     "cem+gradient": ("#2e7d5b", "D"),
     "icem+gradient": ("#7b4fa3", "P"),
 }
+
+
+def _series(line: dict[str, Any]) -> str:
+    """Budgets of one curve; white noise makes iCEM another planner."""
+    return f"{line['planner']}, white" if line["name"].endswith("white") else str(line["planner"])
 
 
 def _panel(drawn: Sheet, axes: Axes, lines: list[dict[str, Any]], key: str, label: str) -> None:
@@ -31,8 +37,8 @@ def _panel(drawn: Sheet, axes: Axes, lines: list[dict[str, Any]], key: str, labe
     axes.axhspan(reference - 3, reference, color="#98a1b0", alpha=0.18, lw=0)
     axes.set_xscale("log")
     axes.set_ylim(min(100 * line["rate"] for line in lines) - 5, 103)
-    for planner in dict.fromkeys(line["planner"] for line in lines):
-        mine = sorted((line[key], 100 * line["rate"]) for line in lines if line["planner"] == planner)
+    for planner in dict.fromkeys(map(_series, lines)):
+        mine = sorted((line[key], 100 * line["rate"]) for line in lines if _series(line) == planner)
         shade, sign = PLANNERS.get(planner, ("#5f6b7a", "o"))
         taken, reached = zip(*mine, strict=True)
         drawn.curve(axes, taken, reached, planner, shade, mark=sign)
