@@ -60,11 +60,12 @@ def test_repetitions_have_pairs_and_seeds_of_their_own(repeated, run):
 def test_saved_pairs_give_the_same_repetitions_again(repeated, run, tmp_path):
     out, found = repeated
     files = [str(out / f"manifest{end}.json") for end in ("", "-1", "-2")]
-    again = plan.main([str(run), "--manifest", *files, "--films", "0", "--out", str(tmp_path), *FEW])
+    new = tmp_path / "not" / "there yet"
+    again = plan.main([str(run), "--manifest", *files, "--films", "0", "--out", str(new), *FEW])
     for actor, summary in found["actors"].items():
         for key in ("repetition_rates", "mean_final_distance", "low", "high"):
             assert again["actors"][actor][key] == pytest.approx(summary[key])
-    one, other = (latest_control(read_rows(p / "results.jsonl", "control")) for p in (out, tmp_path))
+    one, other = (latest_control(read_rows(p / "results.jsonl", "control")) for p in (out, new))
     same = compare(one["lrc"], other["lrc"])
     assert same.pairs == 12 and same.test.p_value == 1 and same.difference.value == 0
     first_only = [r for r in other["lrc"] if r["repetition"] == 0]

@@ -113,6 +113,7 @@ def evaluate(opened: Opened, args: PlanArgs, config: PlanConfig) -> dict[str, An
                 "planner": dataclasses.asdict(repeated),
             }
             rows += repeat(opened, args, repeated, manifest, stamped, bar)
+            opened.out.mkdir(parents=True, exist_ok=True)
             name = f"manifest-{repetition}.json" if repetition else "manifest.json"
             manifest.save(opened.out / name)
     rows += open_loop(opened, {**stamp, "manifest_hash": manifests[0].digest()}, config)
