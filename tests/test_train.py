@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from lrc_jepa.errors import BadInput, Diverged, Interrupted
 from lrc_jepa.models import build_model
+from lrc_jepa.recipes import get_recipe
 from lrc_jepa.train import loop
 from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint, newest_checkpoint
 from lrc_jepa.train.health import collapse_alarm
@@ -105,6 +106,15 @@ def test_health_tells_collapse_from_health():
     assert collapse_alarm(healthy, 100) is None
     assert "point" in collapse_alarm({**healthy, "z_std": 0.01}, 100)
     assert "rank" in collapse_alarm({**healthy, "effective_rank": 1.1}, 100)
+
+
+@pytest.mark.parametrize(("system", "alarmed"), [("lrc", True), ("dino-wm", False)])
+def test_a_frozen_encoder_cannot_collapse(system, alarmed, store, tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "collapse_alarm", lambda figures, step: "z has collapsed")
+    config, warnings = get_recipe(f"tworoom-{system}-debug"), []
+    pieces = loop.assemble(config, store, tmp_path / "run", torch.device("cpu"))
+    loop.fit(pieces, watch=lambda progress: warnings.append(progress.warning))
+    assert any(warnings) is alarmed
 
 
 def test_health_is_recorded_with_actions_and_read_outs(run):

@@ -18,8 +18,8 @@ from lrc_jepa.config import SigRegConfig
 from lrc_jepa.data.clips import Clips, Split
 from lrc_jepa.data.store import Store
 from lrc_jepa.models.readout import Readout, effective_rank, r_squared
+from lrc_jepa.models.streams import frame_streams
 from lrc_jepa.objectives.sigreg import GAUSSIAN_FLOOR, sigreg
-from lrc_jepa.protocols import Factored
 
 Array = NDArray[Any]
 
@@ -67,28 +67,15 @@ class HealthCheck:
             identity_rows=np.stack(rows),
         )
 
-    def _frames(self, rows: Array, device: torch.device) -> Tensor:
-        pixels = torch.from_numpy(self.store.pixels[rows]).permute(0, 3, 1, 2)
-        return pixels[:, None].to(device)  # (n, 1, 3, h, w)
+    def _streams(self, model: Any, rows: Array) -> dict[str, Array]:
+        """Features of single frames, flat: z, and u where the model has it."""
+        found = frame_streams(model, self.store, rows)
+        return {name: value.reshape(len(value), -1) for name, value in found.items()}
 
-    def _streams(self, model: Any, rows: Array, device: torch.device) -> dict[str, Array]:
-        """Features of single frames: z, and u where the model has it."""
-        found: dict[str, list[Tensor]] = {}
-        for part in np.array_split(rows, max(1, len(rows) // 128)):
-            frames = self._frames(part, device)
-            if isinstance(model, Factored):
-                factors = model.factor(frames)
-                streams = {"z": factors.z, "u": factors.u}
-            else:
-                streams = {"z": model.encode(frames)}
-            for name, value in streams.items():
-                found.setdefault(name, []).append(value.flatten(1).float().cpu())
-        return {name: torch.cat(parts).numpy() for name, parts in found.items()}
-
-    def readouts(self, model: Any, device: torch.device) -> dict[str, float]:
+    def readouts(self, model: Any) -> dict[str, float]:
         """Held-out R^2 of every physical quantity, linear in z and in u."""
-        fit = self._streams(model, self.fit_rows, device)
-        test = self._streams(model, self.test_rows, device)
+        fit = self._streams(model, self.fit_rows)
+        test = self._streams(model, self.test_rows)
         figures = {}
         for name in self.store.quantities:
             column = self.store.columns[name]
@@ -111,10 +98,10 @@ class HealthCheck:
         latent = np.linalg.norm(z - z[order], axis=1)
         return float(spearmanr(latent, np.linalg.norm(state - state[order], axis=1)).statistic)
 
-    def identity(self, model: Any, device: torch.device) -> dict[str, float]:
+    def identity(self, model: Any) -> dict[str, float]:
         """How often a linear read-out of z or u names the episode a later frame comes from."""
         episodes, frames = self.identity_rows.shape
-        streams = self._streams(model, self.identity_rows.ravel(), device)
+        streams = self._streams(model, self.identity_rows.ravel())
         label = np.repeat(np.arange(episodes), frames)
         early = np.tile(np.arange(frames) < frames // 2, episodes)
         figures = {"episode_chance": 1 / episodes}
@@ -153,8 +140,8 @@ class HealthCheck:
         model.eval()
         try:
             return {
-                **self.readouts(model, device),
-                **self.identity(model, device),
+                **self.readouts(model),
+                **self.identity(model),
                 **self.actions(model, device, config),
             }
         finally:

@@ -300,7 +300,8 @@ def _examine(pieces: Pieces, log: MetricsLog, step: int, watch: Watcher) -> None
     with alone():
         figures = pieces.health(pieces.model, pieces.config.objective.sigreg)
     log.write(step, "health", figures)
-    alarm = collapse_alarm(figures, step)
+    # What a frozen encoder sees has a scale of its own, and cannot collapse.
+    alarm = None if pieces.config.model.backbone else collapse_alarm(figures, step)
     if alarm:
         log.write(step, "warning", {"text": alarm})
     watch(Progress(step, pieces.steps, health=figures, warning=alarm))
