@@ -233,6 +233,12 @@ def test_the_page_compares_runs_and_shows_what_the_paper_prints(runs, rows_alone
     assert {"success", "recovery-recall", "speed", "nuisance-success", "ablate-queries-probes"} <= names
 
 
+def test_rows_of_another_version_are_one_sentence(runs, tmp_path):
+    append_rows(runs[0] / "results.jsonl", [{**STAMP, "kind": "probe", "system": "lrc", "evaluation": "f"}])
+    with pytest.raises(BadInput, match=r"section probes .* another version"):
+        write_page(runs, tmp_path / "out")
+
+
 def test_runs_are_named_as_shortly_as_can_be(runs, tmp_path):
     assert [s.label for s in _sources(runs)] == ["lrc", "lwm"]
     again = tmp_path / "again"

@@ -297,7 +297,8 @@ def main(argv: list[str]) -> dict[str, Any]:
     """Measure and show."""
     if "--systems" in argv:
         return systems.main(argv)
-    args = parse(BenchPlanArgs, argv, "bench plan", "Measure how fast planning is on this machine.")
+    told = "Measure how fast planning is on this machine; with --systems RUN...: whole trajectories of trained runs."
+    args = parse(BenchPlanArgs, argv, "bench plan", told)
     found: dict[str, Any] = {"load_before": os.getloadavg()[0]}  # other work spoils every figure below
     before = torch.get_num_threads()
     torch.set_num_threads(args.threads)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 import tyro
 
 from lrc_jepa.commands import bench, intervene, plan, probe, recover, report, stress
@@ -129,7 +130,8 @@ def _recovery(run: Path, pace: Pace, scenes: int) -> Experiment:
 
 def _speed(run: Path, opened: Opened, pace: Pace, trajectories: int) -> Experiment:
     """Whole trajectories by the paper's search, whatever the checkpoint's own is."""
-    work = ["plan", "--systems", str(run), *_options(trajectories=trajectories)]
+    threads = torch.get_num_threads()
+    work = ["plan", "--systems", str(run), *_options(trajectories=trajectories, threads=threads)]
     frameskip = opened.checkpoint.deployment.spec.frameskip
     seconds = 1 + pace.solves(PlanConfig(), frameskip, trajectories + 1)
 

@@ -305,7 +305,7 @@ def speed_scatter(ours: Sequence[tuple[str, str, float, float]]) -> Drawing:
     """Planning time against parameters of the encoder; ours (label, system, parameters, seconds) and the paper's."""
     with sheet(WIDTH, 3.4) as drawn:
         axes = drawn.axes[0]
-        axes.set_title("planning a whole trajectory, seconds", loc="left")
+        axes.set_title(f"seconds to plan a trajectory; hollow: paper, {paper.SPEED_MACHINE}", loc="left")
         axes.set_xscale("log")
         axes.set_yscale("log")
         for label, system, parameters, seconds in ours:
@@ -318,7 +318,7 @@ def speed_scatter(ours: Sequence[tuple[str, str, float, float]]) -> Drawing:
             axes.plot([parameters], [seconds], mark(p.system), color=colour(p.system), mfc="white", ms=7)
             drawn.label(axes, parameters, seconds, name, colour(p.system))
             drawn.note(axes, name, parameters, seconds)
-        axes.set_xlabel(f"parameters of the encoder; hollow: the paper, {paper.SPEED_MACHINE}")
+        axes.set_xlabel("parameters of the encoder")
         return drawn.finish()
 
 

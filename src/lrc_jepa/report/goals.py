@@ -65,7 +65,7 @@ def _table(group: list[Acted], name: str) -> Table:
                 f"{100 * s.low:.1f} to {100 * s.high:.1f}",
                 *(_percent(s.strict_rates[c]) for c in strict),
                 f"{s.successes} / {s.pairs}",
-                s.over_repetitions,
+                s.over_repetitions if len(s.repetition_rates) > 1 else "–",
                 s.protocol or "–",
                 "–" if s.median_first_step is None else f"{s.median_first_step:.0f}",
                 f"{s.mean_final_distance:.1f}",
@@ -75,7 +75,18 @@ def _table(group: list[Acted], name: str) -> Table:
         )
     columns = ["actor", "size", first.criterion, "95% interval", *strict, "pairs", "of each repetition, %"]
     last = ["protocol", "median step", "final distance", "s per plan", "paper"]
-    return Table(name, [*columns, *last], lines)
+    return _told(Table(name, [*columns, *last], lines), ("of each repetition, %", "protocol", "paper"))
+
+
+def _told(table: Table, optional: tuple[str, ...]) -> Table:
+    """The table without those of its optional columns that say nothing."""
+    keep = [
+        index
+        for index, column in enumerate(table.columns)
+        if column not in optional or any(row[index] != "–" for row in table.rows)
+    ]
+    pick = [[row[index] for index in keep] for row in (table.columns, *table.rows)]
+    return Table(table.name, pick[0], pick[1:])
 
 
 def _printed(actor: Acted) -> paper.Printed | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lrc_jepa.errors import BadInput
 from lrc_jepa.report import figures, paper
 from lrc_jepa.report.canvas import Drawing, data_address
 from lrc_jepa.report.control import summarize
@@ -224,4 +225,14 @@ SECTIONS = (recovery, probes, interventions, stress, speed, ablation, nuisance, 
 
 def sections(sources: Sequence[Source]) -> list[Section]:
     """Every section there are rows for."""
-    return [made for build in SECTIONS if (made := build(sources)) is not None]
+    found = []
+    for build in SECTIONS:
+        try:
+            made = build(sources)
+        except KeyError as error:
+            raise BadInput(
+                f"rows for the section {build.__name__} have no {error}: another version wrote them; run that again"
+            ) from None
+        if made is not None:
+            found.append(made)
+    return found

@@ -176,7 +176,7 @@ def write_page(runs: Sequence[Path], out: Path, also: Sequence[Path] = ()) -> Pa
     environment.filters["percent"] = lambda value: f"{100 * value:.1f}%"
     environment.filters["pretty"] = lambda value: json.dumps(value, indent=2)
     text = environment.get_template("page.html").render(
-        title=", ".join(view.title for view in views) or "laboratory",
+        title="; ".join(view.title for view in views) or "laboratory",
         views=views,
         sections=shown,
         best=best,

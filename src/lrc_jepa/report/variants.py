@@ -139,7 +139,7 @@ def speed(sources: Sequence[Source]) -> Section | None:
                 f"{row['seconds']:.3f} ± {row['seconds_error']:.3f}",
                 str(row["solves"]),
                 str(row["trajectories"]),
-                row["machine"],
+                row["machine"] + (f", busy (load {row['load']:.0f})" if row["load"] > 1 else ""),
             ]
         )
     for p in paper.systems_of(paper.SPEED, [s.system for s, _ in found]):
