@@ -24,7 +24,7 @@ from lrc_jepa.evaluate.control import make_task
 from lrc_jepa.evaluate.interventions import altered, factor_rows, swap, trajectory_rows, walk
 from lrc_jepa.evaluate.masks import make_masks, mask_quantities, read_masks
 from lrc_jepa.evaluate.perturb import PERTURBATIONS, PerturbedTask
-from lrc_jepa.evaluate.pictures import psnr, ssim
+from lrc_jepa.evaluate.pictures import psnr, psnr_moving, ssim
 from lrc_jepa.evaluate.probes import ProbeConfig, draw_frames, fit_probe, pearson, probe_table
 from lrc_jepa.evaluate.recovery import RecoveryConfig, Scenes, chance, rank
 from lrc_jepa.evaluate.recovery import recover as recover_rows
@@ -178,6 +178,17 @@ def test_picture_measures_against_scikit_image():
         )
         expected = structural_similarity(truth[i], other[i], channel_axis=-1, data_range=1)
         assert ssim(truth, other)[i] == pytest.approx(expected, abs=1e-6)
+
+
+def test_what_moves_is_measured_where_it_moves():
+    films = np.full((2, 3, 8, 8, 3), 0.5)
+    for frame in range(3):
+        films[0, frame, 2, frame + 1] = 1.0  # a dot on its way; in the second film nothing moves
+    drawn = films.copy()
+    drawn[:, :, 6] += 0.3  # wrong where nothing ever changes
+    assert np.array_equal(psnr_moving(films, films), psnr_moving(films, drawn))
+    drawn[0, :, 2, 1] = 0.5  # the dot is missing in the first frame: one pixel of three
+    assert psnr_moving(films, drawn) == pytest.approx([10 * np.log10(3 / 0.25), 120, 120])
 
 
 def test_interventions_change_only_what_they_name(store, model):

@@ -16,6 +16,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.films import strip
 from lrc_jepa.evaluate.interventions import intervene, swap, trajectory_rows, walk
 from lrc_jepa.protocols import Factored
+from lrc_jepa.report.sources import number
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,15 @@ def main(argv: list[str]) -> dict[str, Any]:
     figures, films = intervene(opened.model, opened.store, rows, args.seed)
     pictures = _draw(opened, args, rows, films)
     stamp = opened.stamp(seed=args.seed)
-    found = [{**stamp, "kind": "intervention", "metric": "psnr-ssim.v1", **figure} for figure in figures]
+    found = [{**stamp, "kind": "intervention", "metric": "psnr-ssim.v2", **figure} for figure in figures]
     found += [{**stamp, "kind": "picture", **picture} for picture in pictures]
     opened.write(found)
-    lines = [[f["condition"], f"{f['psnr']:.2f}", f"{f['ssim']:.3f}"] for f in figures]
-    table(f"{figures[0]['frames']} frames of {len(held)} held-out episodes", ["", "PSNR", "SSIM"], lines)
+    lines = [
+        [f["condition"], *(number(f[key], 2) for key in ("psnr", "psnr_moving")), f"{f['ssim']:.3f}"]
+        for f in figures
+    ]
+    columns = ["", "PSNR", "where it changes", "SSIM"]
+    table(f"{figures[0]['frames']} frames of {len(held)} held-out episodes", columns, lines)
     say(f"pictures in {opened.out / 'pictures'}, rows in {opened.out / 'results.jsonl'}")
     return {"run": str(args.run), "interventions": figures, "pictures": [p["file"] for p in pictures]}
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lrc_jepa.data.store import Store
-from lrc_jepa.evaluate.pictures import psnr, ssim
+from lrc_jepa.evaluate.pictures import psnr, psnr_moving, ssim
 from lrc_jepa.protocols import Factored
 from lrc_jepa.types import Factors
 
@@ -71,19 +71,21 @@ def altered(factors: Factors, seed: int) -> dict[str, Factors]:
 def intervene(
     model: Factored, store: Store, rows: Array, seed: int
 ) -> tuple[list[dict[str, Any]], dict[str, Array]]:
-    """PSNR and SSIM of every condition over all frames, and the decoded films (E,T,h,w,3)."""
+    """PSNR (of the whole picture, and where it changes) and SSIM of every condition over all frames, and the decoded films (E,T,h,w,3)."""
     factors = factor_rows(model, store, rows)
     truth = np.asarray(store.pixels[rows]) / 255.0
     figures, films = [], {}
     for name, condition in altered(factors, seed).items():
         films[name] = decode_all(model, condition)
         flat = [x.reshape(-1, *x.shape[2:]) for x in (truth, films[name])]
-        p, s = psnr(*flat), ssim(*flat)
+        p, s, moving = psnr(*flat), ssim(*flat), psnr_moving(truth, films[name])
         figures.append(
             {
                 "condition": name,
                 "psnr": float(p.mean()),
                 "psnr_std": float(p.std()),
+                "psnr_moving": float(moving.mean()) if len(moving) else None,
+                "psnr_moving_std": float(moving.std()) if len(moving) else None,
                 "ssim": float(s.mean()),
                 "ssim_std": float(s.std()),
                 "frames": len(p),

@@ -11,12 +11,30 @@ from scipy.ndimage import uniform_filter
 Array = NDArray[Any]
 WINDOW = 7
 K1, K2 = 0.01, 0.03
+MOVING = 0.1  # range over a film, in any colour, above which a pixel counts as changing
+
+
+def _decibels(error: Array) -> Array:
+    return np.asarray(10 * np.log10(1 / np.maximum(error, 1e-12)))
 
 
 def psnr(truth: Array, picture: Array) -> Array:
     """10 log10(1 / mean squared error) for pictures (n,h,w,3) in [0,1] -> (n,)."""
-    error = ((truth - picture) ** 2).mean(axis=(1, 2, 3))
-    return np.asarray(10 * np.log10(1 / np.maximum(error, 1e-12)))
+    return _decibels(((truth - picture) ** 2).mean(axis=(1, 2, 3)))
+
+
+def psnr_moving(truth: Array, picture: Array) -> Array:
+    """PSNR over the pixels that change within a film: films (E,T,h,w,3) in [0,1] -> (n,), one per frame.
+
+    What moves is often small, and drowns in the rest of the picture. Films in which nothing changes are
+    left out.
+    """
+    changes = np.ptp(truth, axis=1).max(axis=-1) > MOVING  # (E, h, w)
+    found = []
+    for film, drawn, mask in zip(truth, picture, changes, strict=True):
+        if mask.any():
+            found.append(((film - drawn)[:, mask] ** 2).mean(axis=(1, 2)))
+    return _decibels(np.concatenate(found)) if found else np.zeros(0)
 
 
 def ssim(truth: Array, picture: Array) -> Array:
