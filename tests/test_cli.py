@@ -81,7 +81,7 @@ def test_bad_words_get_one_sentence(capsys, tmp_path):
     refused("data", "info", tmp_path / "none", capsys=capsys, match="no dataset")
     refused("data", "sing", capsys=capsys, match="info, validate, import")
     refused("plan", tmp_path, capsys=capsys, match="no checkpoint")
-    refused("report", tmp_path, capsys=capsys, match="config.json")
+    refused("report", tmp_path, capsys=capsys, match="neither a run nor a folder")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -80,14 +80,14 @@ def plan_trajectory(
     planner = Planner(opened.model, opened.checkpoint.deployment, config, [generator])
     none = np.zeros((1, 0, spec.action_dim), np.float32)
     planner.begin(Scene(frames=frame(0)[:, None], blocks=none, goal=frame(config.goal_offset)))
-    done = 0
-    while done < config.budget:
-        actions = planner.act()[:, : config.budget - done]
-        for begin in range(0, actions.shape[1], spec.frameskip):
+    steps = config.execute * spec.frameskip
+    for done in range(0, config.budget, steps):
+        actions = planner.act()
+        if done + steps >= config.budget:
+            break  # nothing is planned from what the last plan leads to
+        for begin in range(0, steps, spec.frameskip):
             block = actions[:, begin : begin + spec.frameskip]
-            done += block.shape[1]
-            if block.shape[1] == spec.frameskip and done < config.budget:
-                planner.observe(frame(done), block.reshape(1, -1))
+            planner.observe(frame(done + begin + spec.frameskip), block.reshape(1, -1))
     return planner.seconds
 
 
