@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import NullFormatter
 
 from lrc_jepa.report.canvas import Drawing, Sheet, sheet
 from lrc_jepa.report.rows import Row
@@ -36,6 +37,8 @@ def _panel(drawn: Sheet, axes: Axes, lines: list[dict[str, Any]], key: str, labe
     axes.axhline(reference, color="#98a1b0", lw=1)
     axes.axhspan(reference - 3, reference, color="#98a1b0", alpha=0.18, lw=0)
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())  # they overlap within a decade
     axes.set_ylim(min(100 * line["rate"] for line in lines) - 5, 103)
     for planner in dict.fromkeys(map(_series, lines)):
         mine = sorted((line[key], 100 * line["rate"]) for line in lines if _series(line) == planner)
