@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from lrc_jepa import cli
+from lrc_jepa import cli, console
 from lrc_jepa.data.store import Store
 from lrc_jepa.recipes import get_recipe, recipe_names
 
@@ -204,3 +204,9 @@ def test_module_runs_as_a_program():
 def test_doctor_is_healthy(capsys):
     code, out, _ = lrc("doctor", "--json", capsys=capsys)
     assert code == 0 and json.loads(out)["healthy"]
+
+
+def test_a_name_in_brackets_is_shown_whole(capsys):
+    console.table("of dino-wm[checkpoint]", ["actor", "[0, 1]"], [["dino-wm[checkpoint]", "[0.1, 0.2]"]])
+    shown = capsys.readouterr().out
+    assert shown.count("dino-wm[checkpoint]") == 2 and "[0, 1]" in shown and "[0.1, 0.2]" in shown

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -101,13 +102,13 @@ class Bar:
 def progress_bar(title: str, total: float) -> Iterator[Bar]:
     """Show a bar while the block runs."""
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
     )
     hidden = not console().is_terminal or bool(_active)  # only the outermost bar is drawn
     # Speed is taken over ten minutes: with slow steps the usual half minute holds no step at all.
@@ -124,9 +125,9 @@ def progress_bar(title: str, total: float) -> Iterator[Bar]:
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     """Print a table; columns after the first are right-aligned."""
-    drawn = Table(title=title, title_justify="left")
+    drawn = Table(title=escape(title), title_justify="left")
     for index, column in enumerate(columns):
-        drawn.add_column(column, justify="left" if index == 0 else "right", no_wrap=index == 0)
+        drawn.add_column(escape(column), justify="left" if index == 0 else "right", no_wrap=index == 0)
     for row in rows:
-        drawn.add_row(*row)
+        drawn.add_row(*(escape(cell) for cell in row))  # a name may end in [checkpoint]
     console().print(drawn)
