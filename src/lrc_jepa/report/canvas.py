@@ -65,14 +65,19 @@ WIDTH, HEIGHT = 5.2, 3.0  # of one panel, in inches: readable on a phone
 LINE = 12.5  # points between the labels of two lines
 
 
+def _system(actor: str) -> str:
+    """The system's plain name: without the star of a changed recipe or the backbone it stands on."""
+    return actor.rstrip("*").partition("[")[0]
+
+
 def colour(actor: str) -> str:
     """The colour of a system or reference, whatever run it comes from."""
-    return COLOURS.get(actor.rstrip("*"), SOFT)
+    return COLOURS.get(_system(actor), SOFT)
 
 
 def mark(actor: str) -> str:
     """The mark of a system, so that it is known without its colour."""
-    return MARKS.get(actor.rstrip("*"), "o")
+    return MARKS.get(_system(actor), "o")
 
 
 @dataclass(frozen=True)

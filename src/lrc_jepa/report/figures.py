@@ -59,7 +59,7 @@ def success_bars(bars: Sequence[Bar], title: str) -> Drawing:
         axes.set_xlim(0, 114)
         axes.set_xticks([0, 25, 50, 75, 100])
         paper_too = "; diamond: paper" if any(bar.printed is not None for bar in bars) else ""
-        axes.set_xlabel(f"success, % of non-trivial pairs; line: 95% interval{paper_too}")
+        axes.set_xlabel(f"success, %; line: 95% interval{paper_too}")
         axes.grid(axis="y", visible=False)
         return drawn.finish()
 

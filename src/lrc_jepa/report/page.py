@@ -154,6 +154,13 @@ def _headline(sources: Sequence[Source]) -> tuple[Acted | None, Acted | None]:
     return None, None
 
 
+def _title(views: Sequence[RunView]) -> str:
+    """What the page is about, in one line."""
+    if not views:
+        return "laboratory"
+    return "; ".join(view.title for view in views) if len(views) < 4 else f"{len(views)} runs side by side"
+
+
 def write_page(runs: Sequence[Path], out: Path, also: Sequence[Path] = ()) -> Path:
     """Write `index.html` into `out`, with its tables and figures as files beside it.
 
@@ -176,7 +183,7 @@ def write_page(runs: Sequence[Path], out: Path, also: Sequence[Path] = ()) -> Pa
     environment.filters["percent"] = lambda value: f"{100 * value:.1f}%"
     environment.filters["pretty"] = lambda value: json.dumps(value, indent=2)
     text = environment.get_template("page.html").render(
-        title="; ".join(view.title for view in views) or "laboratory",
+        title=_title(views),
         views=views,
         sections=shown,
         best=best,
