@@ -118,6 +118,14 @@ def test_a_probe_finds_what_is_there_and_nothing_else(kind):
     assert abs(absent["r"]) < 0.1 and absent["mse"] > 0.9
 
 
+def test_looks_that_differ_between_episodes_are_probed_too(store, varied):
+    rows = np.array([0, 60, 61, 130])
+    assert "appearance" not in probe.stored_quantities(store, rows, rows)
+    known, truth = probe.stored_quantities(varied, rows, rows[::-1])["appearance"]
+    looks = varied.per_episode["ep_appearance"]
+    assert np.array_equal(known, looks[[0, 0, 1, 2]]) and np.array_equal(truth, known[::-1])
+
+
 def test_pearson_against_numpy():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(50, 2)), rng.normal(size=(50, 2))

@@ -22,6 +22,9 @@ from lrc_jepa.models.streams import frame_streams, probe_features
 Array = NDArray[Any]
 
 
+LOOKS = "ep_appearance"  # what the simulated worlds drew for each episode
+
+
 @dataclass(frozen=True)
 class ProbeArgs:
     """Which run, which probes."""
@@ -42,12 +45,20 @@ class ProbeArgs:
 
 
 def stored_quantities(store: Store, fit: Array, test: Array) -> dict[str, tuple[Array, Array]]:
-    """Every physical quantity a dataset records, (n,d), on the rows to fit and to test on."""
+    """Every quantity a dataset records, (n,d), on the rows to fit and to test on.
+
+    The looks of an episode, where its factors differ between episodes, are a quantity of all its frames.
+    """
     found: dict[str, tuple[Array, Array]] = {}
     for name in store.quantities:
         column = store.columns[name]
         known, truth = np.asarray(column[fit]), np.asarray(column[test])
         found[name] = (known.reshape(len(fit), -1), truth.reshape(len(test), -1))
+    looks = store.per_episode.get(LOOKS)
+    if looks is not None and looks.ndim == 2 and (varies := np.ptp(looks, axis=0) > 0).any():
+        episodes = (np.searchsorted(store.ep_offset, rows, side="right") - 1 for rows in (fit, test))
+        known, truth = (looks[of][:, varies] for of in episodes)
+        found["appearance"] = (known, truth)
     return found
 
 
