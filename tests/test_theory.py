@@ -1,13 +1,12 @@
 import json
 import math
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from test_cli import lrc as command
 
-from lrc_jepa import cli
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.theory import (
     SWEEPS,
@@ -289,14 +288,7 @@ def test_a_short_training_lowers_the_objective_and_lets_u_be_still():
 
 
 def lrc(*argv, capsys):
-    old, sys.argv = sys.argv, ["lrc", "theory", *map(str, argv)]
-    try:
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-    finally:
-        sys.argv = old
-    out, err = capsys.readouterr()
-    return ended.value.code, out, err
+    return command("theory", *argv, capsys=capsys)
 
 
 SHORT = ("--quick", "--steps", 6, "--probe-steps", 4, "--batch", 16, "--width", 8)
