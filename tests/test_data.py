@@ -64,10 +64,12 @@ def test_no_clip_crosses_an_episode(tmp_path):
     assert (episode == episode[:, :1]).all() and len(clips) == 1 + 2 + 25
 
 
-def test_an_episode_shorter_than_a_clip_is_refused(tmp_path):
-    store = write(tmp_path / "d", lengths=(30, 15))
-    with pytest.raises(BadInput, match="episode 1 has 15 frames"):
-        Clips(store, np.arange(2), ClipConfig(), IDENTITY)
+def test_an_episode_shorter_than_a_clip_is_left_out(tmp_path):
+    store = write(tmp_path / "d", lengths=(30, 15, 16))
+    clips = Clips(store, np.arange(3), ClipConfig(), IDENTITY)
+    assert clips.left_out == 1 and np.bincount(clips.episode_of).tolist() == [15, 0, 1]
+    with pytest.raises(BadInput, match="the longest of 1 episodes has 15"):
+        Clips(store, np.array([1]), ClipConfig(), IDENTITY)
 
 
 def test_split_is_by_episode_disjoint_and_stable(store):

@@ -9,6 +9,8 @@ import torch
 from conftest import DEBUG, train_debug
 from safetensors.torch import load_file
 
+from lrc_jepa.commands.train import ensure_trained
+from lrc_jepa.data.store import StoreWriter
 from lrc_jepa.errors import BadInput, Diverged, Interrupted
 from lrc_jepa.models import build_model
 from lrc_jepa.recipes import get_recipe
@@ -30,6 +32,15 @@ def same(a, b):
 def test_two_runs_with_one_seed_have_identical_weights(store, run, tmp_path):
     assert same(weights(train_debug(store, tmp_path / "again")), weights(newest_checkpoint(run)))
     assert not same(weights(train_debug(store, tmp_path / "other", seed=1)), weights(newest_checkpoint(run)))
+
+
+def test_a_short_episode_is_left_out_and_said(store, tmp_path, capsys):
+    with StoreWriter(tmp_path / "d", {"world": "tworoom"}) as writer:
+        for start, length in zip(store.ep_offset, [9, *store.ep_len[1:]], strict=True):
+            rows = slice(start, start + length)
+            writer.add({name: store.columns[name][rows] for name in ("pixels", "action")})
+    ensure_trained(DEBUG, tmp_path / "d", tmp_path / "run")
+    assert "1 of the episodes are shorter than a clip and are left out" in capsys.readouterr().out
 
 
 def test_resuming_changes_no_weight(store, run, tmp_path, monkeypatch):

@@ -120,6 +120,8 @@ def clear_run(out: Path) -> None:
 def train_with_bar(pieces: Pieces, *, resume: bool) -> Path:
     """Run the loop with a bar of losses, speed and time left."""
     batch = pieces.config.train.batch_size
+    if short := pieces.clips.left_out + pieces.health.clips.left_out:
+        warn(f"{short} of the episodes are shorter than a clip and are left out")
     began, first = time.perf_counter(), [-1]
     with progress_bar(f"training {pieces.config.recipe}", pieces.steps) as bar:
 

@@ -44,7 +44,7 @@ class Split:
 
 
 class Clips:
-    """Every clip that fits into the given episodes.
+    """Every clip that fits into the given episodes; those that are too short are left out and counted.
 
     A clip of T frames starting at row g has the frames g, g+f, ..., g+(T-1)f. Block t holds the
     actions of rows g+tf ... g+(t+1)f-1, concatenated: the f actions that lead from frame t to t+1.
@@ -66,13 +66,16 @@ class Clips:
         self.columns = dict(columns or {})
         self.frames = config.history + config.targets
         span = (self.frames - 1) * config.frameskip + 1
-        room = store.ep_len[episodes] - span + 1
-        if (room <= 0).any():
-            short = episodes[np.argmin(room)]
+        long_enough = store.ep_len[episodes] >= span
+        self.left_out = int((~long_enough).sum())  # episodes that are shorter than a clip
+        if self.left_out == len(episodes):
             raise BadInput(
-                f"dataset {store.path}: episode {short} has {store.ep_len[short]} frames, but a clip "
-                f"of {self.frames} frames at frameskip {config.frameskip} needs {span}"
+                f"dataset {store.path}: a clip of {self.frames} frames at frameskip {config.frameskip} needs "
+                f"{span} frames, but the longest of {len(episodes)} episodes has "
+                f"{max(store.ep_len[episodes], default=0)}"
             )
+        episodes = episodes[long_enough]
+        room = store.ep_len[episodes] - span + 1
         self.starts = np.concatenate(
             [np.arange(o, o + r) for o, r in zip(store.ep_offset[episodes], room, strict=True)]
         )
