@@ -201,6 +201,33 @@ def test_absolute_targets_are_judged_fairly(tmp_path):
     assert report.figures["alignment_best_shift"]["states"] == 0 and report.warnings == 0
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize("memory", [0.6, 0.95])
+@pytest.mark.parametrize("shift", [0, 1])
+def test_targets_that_are_the_next_state(noise, memory, shift, tmp_path):
+    """action_t = state_t+1, to the bit or nearly: right as it is, and found when it is truly a row late."""
+    rng = np.random.default_rng(3)
+    made = world(memory=memory)
+    for episode in made:
+        goal = np.roll(episode["pos"], -1, axis=0) + noise * rng.normal(size=episode["pos"].shape)
+        episode["action"] = np.roll(goal, shift, axis=0).astype(np.float32)
+    report = validate(store_of(tmp_path, made, action_low=None, action_high=None))
+    told = [f.sentence for f in report.of("alignment") if "in the states" in f.sentence]
+    assert any("move the actions up" in sentence for sentence in told) == bool(shift), told
+
+
+def test_noisy_targets_are_not_advised_to_move(tmp_path):
+    """Noise larger than a step hides which row is right: the finding says so instead of what to do."""
+    rng = np.random.default_rng(3)
+    made = world(memory=0.95)
+    for episode in made:
+        goal = np.roll(episode["pos"], -1, axis=0) + 1.5 * rng.normal(size=episode["pos"].shape)
+        episode["action"] = goal.astype(np.float32)
+    report = validate(store_of(tmp_path, made, action_low=None, action_high=None))
+    (finding,) = [f for f in report.of("alignment") if "in the states" in f.sentence]
+    assert "look at the recording" in finding.sentence and "move the actions up" not in finding.sentence
+
+
 def test_unrelated_actions(tmp_path):
     made = world()
     rng = np.random.default_rng(5)
