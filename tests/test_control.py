@@ -1,17 +1,20 @@
+import copy
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 import torch
 
-from lrc_jepa.config import PlanConfig
+from lrc_jepa.config import ClipConfig, PlanConfig
 from lrc_jepa.data.clips import Split
 from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.control import Planner, episode_rows, make_scene, references, run
+from lrc_jepa.evaluate.control import Planner, episode_rows, make_scene, make_task, references, run
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.openloop import long_clips, open_loop_error
+from lrc_jepa.files import digest
 from lrc_jepa.report.control import latest_control, summarize
 from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
 
@@ -53,14 +56,70 @@ def test_a_manifest_survives_the_disk_and_refuses_other_data(store, split, varie
     manifest.save(tmp_path / "m.json")
     again = Manifest.load(tmp_path / "m.json")
     assert again == manifest and again.digest() == manifest.digest()
-    again.check(store, split)
+    again.check(store, split, ClipConfig(), PLAN)
     with pytest.raises(BadInput, match="another dataset"):
-        again.check(varied, split)
+        again.check(varied, split, ClipConfig(), PLAN)
     with pytest.raises(BadInput, match="trained on"):
-        again.check(store, Split(train=split.heldout, heldout=split.train))
+        again.check(store, Split(train=split.heldout, heldout=split.train), ClipConfig(), PLAN)
+    with pytest.raises(BadInput, match="25 steps ahead, not 20"):
+        again.check(store, split, ClipConfig(), dataclasses.replace(PLAN, goal_offset=20))
+    beyond = dataclasses.replace(again, starts=[40] * len(again))
+    with pytest.raises(BadInput, match="beyond the end"):
+        beyond.check(store, split, ClipConfig(), PLAN)
     (tmp_path / "m.json").write_text("{}")
     with pytest.raises(BadInput, match="not a manifest"):
         Manifest.load(tmp_path / "m.json")
+
+
+def test_pairs_do_not_depend_on_a_systems_history(store, split, manifest):
+    one = draw_manifest(store, split, ClipConfig(history=1, targets=8), PLAN, 20)
+    assert one == manifest and one.digest() == manifest.digest() and one.lead == 10
+    longer = dataclasses.replace(PLAN, history=4)  # more frames than any recipe starts from
+    assert min(draw_manifest(store, split, ClipConfig(history=4), longer, 20).starts) >= 15
+
+
+def test_a_history_is_never_read_from_the_episode_before(store, split, manifest):
+    early = dataclasses.replace(manifest, starts=[4] * len(manifest))
+    early.check(store, split, ClipConfig(), PLAN)
+    with pytest.raises(BadInput, match="4 steps before it in its episode, and the history asks for 10"):
+        early.check(store, split, ClipConfig(), dataclasses.replace(PLAN, history=3))
+    with pytest.raises(BadInput, match="the history asks for 5"):
+        make_scene(store, early, make_task(store), 32, 5, history=2)
+
+
+def test_a_manifest_of_the_first_format_still_loads(manifest, tmp_path):
+    old = {**dataclasses.asdict(manifest), "format": 1}
+    del old["lead"]
+    (tmp_path / "m.json").write_text(json.dumps(old))
+    again = Manifest.load(tmp_path / "m.json")
+    assert again.digest() == manifest.digest() == digest(old)  # rows of before and after are compared
+    again.save(tmp_path / "n.json")
+    assert Manifest.load(tmp_path / "n.json").starts == manifest.starts
+
+
+def test_trivial_pairs_are_judged_in_small_batches(store, split, manifest, monkeypatch):
+    """Batches smaller than the draw give the same pairs, and no simulator is asked."""
+    asked = []
+    world = get_world("tworoom")
+
+    def reached(states, goals):
+        asked.append(len(states))
+        return world.reached(states, goals)
+
+    watched = dataclasses.replace(world, reached=reached, make=None)
+    monkeypatch.setattr("lrc_jepa.evaluate.manifest.BATCH", 7)
+    monkeypatch.setattr("lrc_jepa.evaluate.manifest.get_world", lambda name: watched)
+    assert draw_manifest(store, split, ClipConfig(), PLAN, 20) == manifest
+    assert max(asked) == 7 and sum(asked) < len(manifest) + 7  # and none beyond the last that is needed
+    with pytest.raises(BadInput, match="non-trivial pairs, fewer than 9999"):
+        draw_manifest(store, split, ClipConfig(), PLAN, 9999)
+
+
+def test_data_without_states_is_refused_in_a_sentence(store, split):
+    blind = copy.copy(store)
+    blind.columns = {name: column for name, column in store.columns.items() if name != "state"}
+    with pytest.raises(BadInput, match="has no states to start its world from"):
+        draw_manifest(blind, split, ClipConfig(), PLAN, 2)
 
 
 def test_references_behave_as_named(store, manifest):

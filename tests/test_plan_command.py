@@ -11,6 +11,7 @@ from PIL import Image
 from planning import ALL
 
 from lrc_jepa.commands import plan
+from lrc_jepa.commands.train import prepare_run
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.data.clips import Split
 from lrc_jepa.evaluate.control import Planner, make_scene, make_task
@@ -21,6 +22,7 @@ from lrc_jepa.report.control import compare, latest_control, summarize
 from lrc_jepa.report.page import write_page
 from lrc_jepa.report.rows import read_rows
 from lrc_jepa.train.checkpoint import Deployment, load_checkpoint, newest_checkpoint
+from lrc_jepa.train.loop import assemble, fit
 
 FEW = ["--samples", "8", "--iterations", "2", "--elites", "2"]
 
@@ -73,6 +75,21 @@ def test_saved_pairs_give_the_same_repetitions_again(repeated, run, tmp_path):
     moved = [{**r, "manifest_hash": "another"} for r in other["lrc"]]
     assert compare(one["lrc"], moved) is None
     assert summarize(one["lrc"]).protocol == "custom"
+
+
+def test_systems_of_another_history_are_compared_on_all_pairs(repeated, store, tmp_path):
+    """EB-JEPA sees one frame, LRC-JEPA three: by default both are given the same pairs."""
+    config = get_recipe("tworoom-eb-jepa-debug")
+    assert config.clip.history == 1
+    config = dataclasses.replace(config, train=dataclasses.replace(config.train, steps=2))
+    prepare_run(tmp_path / "run", config, store.path)
+    fit(assemble(config, store, tmp_path / "run", torch.device("cpu")))
+    options = ["--pairs", "4", "--repetitions", "3", "--films", "0"]
+    plan.main([str(tmp_path / "run"), *options, *FEW])
+    ours, theirs = (
+        latest_control(read_rows(p / "results.jsonl", "control")) for p in (repeated[0], tmp_path / "run")
+    )
+    assert compare(ours["lrc"], theirs["eb-jepa"]).pairs == 12
 
 
 def test_explanations_are_small_rows_with_figures_and_strips(repeated, run):

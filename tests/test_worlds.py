@@ -15,6 +15,7 @@ from lrc_jepa.envs.collect import collect
 from lrc_jepa.envs.coverage import Coverage
 from lrc_jepa.envs.trial import replay, run_expert
 from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.manifest import already_solved
 
 ALL = sorted(WORLDS)
 LENGTH, SIZE, EPISODES = 40, 32, 4
@@ -229,3 +230,17 @@ def test_a_world_whose_package_is_missing_says_what_to_install(monkeypatch):
     monkeypatch.setitem(WORLDS, "pusht", "lrc_jepa_of_nowhere")
     with pytest.raises(BadInput, match=r"lrc-jepa\[envs\]"):
         get_world("pusht")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_trivial_pairs_are_found_from_states_as_the_simulator_finds_them(name, stores):
+    store, world = stores(name), get_world(name)
+    near = (store.ep_offset[:, None] + np.arange(0, LENGTH - 6, 3)).ravel()
+    rows = np.concatenate([near, near])
+    goals = np.concatenate([near + 2, np.roll(near, len(near) // 2)])  # soon after, and of other episodes
+    task = world.make(Appearance("varied"))
+    task.reset_to(store.columns["state"][rows], store.appearance(rows // LENGTH))
+    task.set_goal(store.columns["state"][goals])
+    simulated = next(iter(task.success().values()))
+    assert simulated.any() and not simulated.all()
+    assert np.array_equal(already_solved(store, rows, goals), simulated)

@@ -79,19 +79,15 @@ def choose_pairs(opened: Opened, args: PlanArgs, config: PlanConfig) -> list[Man
     """The pairs of each repetition: those of the files given, or drawn with the repetition's seed."""
     if min(args.pairs, args.repetitions) < 1 or min(args.films, args.explained) < 0:
         raise BadInput("there must be at least 1 pair and 1 repetition, and films cannot be fewer than 0")
+    clip = opened.checkpoint.config.clip
     if not args.manifest:
-        clip = opened.checkpoint.config.clip
         configs = [dataclasses.replace(config, seed=config.seed + r) for r in range(args.repetitions)]
         return [draw_manifest(opened.store, opened.split, clip, c, args.pairs) for c in configs]
     if args.repetitions not in (1, len(args.manifest)):
         raise BadInput(f"{args.repetitions} repetitions need as many manifests, not {len(args.manifest)}")
     manifests = [Manifest.load(path) for path in args.manifest]
     for manifest in manifests:
-        manifest.check(opened.store, opened.split)
-        if config.goal_offset != manifest.goal_offset:
-            raise BadInput(
-                f"the manifest's goals lie {manifest.goal_offset} steps ahead, not {config.goal_offset}"
-            )
+        manifest.check(opened.store, opened.split, clip, config)
     return manifests
 
 

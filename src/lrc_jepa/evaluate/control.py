@@ -229,16 +229,17 @@ def make_scene(store: Store, manifest: Manifest, task: Task, size: int, skip: in
     """Draw start, history and goal with the task's own renderer; leaves the task at the start."""
     episodes = np.asarray(manifest.episodes)
     appearance = store.appearance(episodes)
-    state, start = store.columns["state"], manifest.start_rows(store)
+    state = store.columns["state"]
     task.reset_to(np.asarray(state[manifest.goal_rows(store)]), appearance)
     goal_states, goal = task.state(), _frames(task, size)
     seen = []
     for back in range(history - 1, -1, -1):
-        task.reset_to(np.asarray(state[start - back * skip]), appearance)
+        task.reset_to(np.asarray(state[manifest.start_rows(store, back * skip)]), appearance)
         seen.append(_frames(task, size))
     task.set_goal(goal_states)
-    rows = start[:, None] - (history - 1) * skip + np.arange((history - 1) * skip)
-    blocks = np.asarray(store.action[rows]).reshape(len(start), history - 1, skip * store.action.shape[1])
+    before = (history - 1) * skip
+    rows = manifest.start_rows(store, before)[:, None] + np.arange(before)
+    blocks = np.asarray(store.action[rows]).reshape(len(rows), history - 1, skip * store.action.shape[1])
     return Scene(frames=torch.stack(seen, dim=1), blocks=blocks, goal=goal)
 
 

@@ -13,12 +13,16 @@ from lrc_jepa.config import ClipConfig, PlanConfig
 from lrc_jepa.data.clips import Split
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs import get_world
-from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import digest, read_json, write_json
 
 Array = NDArray[Any]
-FORMAT = 1
+FORMAT = 2  # 1 had no `lead`
+LEAD = 10
+"""Steps before every start, whatever a system's history: three frames five apart, the longest of any recipe.
+
+So all systems are given the same pairs."""
+BATCH = 4096  # pairs judged at a time
 
 
 @dataclass(frozen=True)
@@ -33,38 +37,53 @@ class Manifest:
     episodes: list[int]
     starts: list[int]
     trivial: list[bool]
+    lead: int
+    """Steps that were left before every start, for a history."""
     format: int = FORMAT
 
     def __len__(self) -> int:
         return len(self.episodes)
 
     def digest(self) -> str:
-        """Hash that identifies this set of pairs."""
-        return digest(asdict(self))
+        """Hash that identifies this set of pairs, the same in every format."""
+        pairs = {key: value for key, value in asdict(self).items() if key != "lead"}
+        return digest({**pairs, "format": 1})
 
     def save(self, path: Path) -> None:
         """Write as JSON."""
-        write_json(path, asdict(self))
+        write_json(path, {**asdict(self), "format": FORMAT})
 
     @classmethod
     def load(cls, path: Path) -> Manifest:
-        """Read what `save` wrote."""
+        """Read what `save` wrote, now or in format 1."""
         value = read_json(path, "manifest")
-        if value.get("format") != FORMAT or set(value) != set(cls.__dataclass_fields__):
-            raise BadInput(f"{path} is not a manifest of format {FORMAT}")
+        if value.get("format") == 1 and value.get("starts"):
+            value = {**value, "lead": min(value["starts"])}
+        if value.get("format") not in (1, FORMAT) or set(value) != set(cls.__dataclass_fields__):
+            raise BadInput(f"{path} is not a manifest of format {FORMAT} or before")
         return cls(**value)
 
-    def check(self, store: Store, split: Split) -> None:
-        """Refuse pairs that were drawn from other data, or from episodes that were trained on."""
+    def check(self, store: Store, split: Split, clip: ClipConfig, plan: PlanConfig) -> None:
+        """Refuse pairs of other data, of episodes that were trained on, or of another kind than is planned."""
         if self.data != store.digest():
             raise BadInput("the manifest's pairs were drawn from another dataset")
         trained = sorted(set(self.episodes) - set(split.heldout.tolist()))
         if trained:
             raise BadInput(f"the manifest uses episode {trained[0]}, which this model was trained on")
+        if plan.goal_offset != self.goal_offset:
+            raise BadInput(f"the manifest's goals lie {self.goal_offset} steps ahead, not {plan.goal_offset}")
+        self.start_rows(store, (plan.history - 1) * clip.frameskip)
+        if (np.asarray(self.starts) + self.goal_offset >= store.ep_len[self.episodes]).any():
+            raise BadInput("a goal of the manifest lies beyond the end of its episode")
 
-    def start_rows(self, store: Store) -> Array:
-        """Row of each start frame."""
-        return store.ep_offset[self.episodes] + np.asarray(self.starts)
+    def start_rows(self, store: Store, back: int = 0) -> Array:
+        """Row of each start frame, or of the frame `back` steps before it, in the same episode."""
+        if back > (room := min(self.starts)):
+            raise BadInput(
+                f"a start of the manifest has {room} steps before it in its episode, and the history asks for "
+                f"{back}: draw the pairs anew, or plan with --history 1"
+            )
+        return store.ep_offset[self.episodes] + np.asarray(self.starts) - back
 
     def goal_rows(self, store: Store) -> Array:
         """Row of each goal frame: exactly `goal_offset` after its start, in the same episode."""
@@ -72,35 +91,37 @@ class Manifest:
 
 
 def _candidates(store: Store, split: Split, lead: int, offset: int) -> Array:
-    """All (episode, start) of held-out episodes with room for a history before and the goal after."""
+    """All (episode, start) of held-out episodes with `lead` steps before and the goal after."""
     pairs = [
         np.stack([np.full(room, e), np.arange(lead, lead + room)], axis=1)
         for e in split.heldout
         if (room := int(store.ep_len[e]) - lead - offset) > 0
     ]
     if not pairs:
-        raise BadInput(f"no held-out episode is long enough for a goal {offset} steps ahead")
+        raise BadInput(
+            f"no held-out episode of {store.path} has the {lead + offset + 1} frames that a goal {offset} "
+            f"steps ahead of a start needs, {lead} before it: pass a smaller --goal-offset"
+        )
     return np.concatenate(pairs)
 
 
 def draw_manifest(store: Store, split: Split, clip: ClipConfig, plan: PlanConfig, pairs: int) -> Manifest:
     """Draw starts uniformly, without repeats, until `pairs` of them are not trivial.
 
-    Starts leave room for the longest history, so one-frame and three-frame starts share the pairs.
-    The trivial pairs met on the way are kept: they are reported apart.
+    The pairs depend on the data, the split, the offset and the seed, not on the system: only a start from
+    more frames than `LEAD` has room for moves them. The trivial pairs met on the way are kept: they are
+    reported apart.
     """
-    lead = (clip.history - 1) * clip.frameskip
+    if "state" not in store.columns:
+        raise BadInput(
+            f"dataset {store.path} has no states to start its world from; lrc recover needs no simulator"
+        )
+    lead = max(LEAD, (plan.history - 1) * clip.frameskip)
     found = _candidates(store, split, lead, plan.goal_offset)
     order = np.random.default_rng(plan.seed).permutation(len(found))
     episodes, starts = found[order, 0], found[order, 1]
-    rows = store.ep_offset[episodes] + starts
-    trivial = _already_solved(store, rows, rows + plan.goal_offset, episodes)
-    needed = np.flatnonzero(np.cumsum(~trivial) == pairs)
-    if not len(needed):
-        raise BadInput(
-            f"the held-out episodes give {int((~trivial).sum())} non-trivial pairs, fewer than {pairs}"
-        )
-    keep = slice(0, int(needed[0]) + 1)
+    trivial = _until(pairs, store, store.ep_offset[episodes] + starts, plan.goal_offset)
+    keep = slice(0, len(trivial))
     return Manifest(
         world=store.world,
         data=store.digest(),
@@ -109,14 +130,24 @@ def draw_manifest(store: Store, split: Split, clip: ClipConfig, plan: PlanConfig
         seed=plan.seed,
         episodes=episodes[keep].tolist(),
         starts=starts[keep].tolist(),
-        trivial=trivial[keep].tolist(),
+        trivial=trivial,
+        lead=lead,
     )
 
 
-def _already_solved(store: Store, starts: Array, goals: Array, episodes: Array) -> NDArray[np.bool_]:
-    """Which pairs meet the world's own criterion before any action."""
-    task = get_world(store.world).make(Appearance(**store.meta["appearance"]))
+def _until(pairs: int, store: Store, rows: Array, offset: int) -> list[bool]:
+    """Whether each pair is trivial, of the first ones among which `pairs` are not."""
+    trivial: list[bool] = []
+    for first in range(0, len(rows), BATCH):
+        part = rows[first : first + BATCH]
+        trivial += already_solved(store, part, part + offset).tolist()
+        needed = np.flatnonzero(np.cumsum(~np.asarray(trivial)) == pairs)
+        if len(needed):
+            return trivial[: int(needed[0]) + 1]
+    raise BadInput(f"the held-out episodes give {trivial.count(False)} non-trivial pairs, fewer than {pairs}")
+
+
+def already_solved(store: Store, starts: Array, goals: Array) -> NDArray[np.bool_]:
+    """Which pairs of rows meet the world's own criterion before any action: states tell, nothing is simulated."""
     state = store.columns["state"]
-    task.reset_to(np.asarray(state[starts]), store.appearance(episodes))
-    task.set_goal(np.asarray(state[goals]))
-    return next(iter(task.success().values()))
+    return get_world(store.world).reached(np.asarray(state[starts]), np.asarray(state[goals]))
