@@ -29,7 +29,7 @@ CRITERIA = {
 }
 EXPERT = {  # episodes, least share of successes, criterion
     "tworoom": (100, 0.99, "reach-16px.v1"),
-    "pusht": (40, 0.7, "block-20px-20deg.v1"),
+    "pusht": (40, 0.95, "block-20px-20deg.v1"),
     "reacher": (60, 0.95, "joints-0.05rad-still.v1"),
     "cube": (4, 0.9, "cube-4cm-moved.v1"),
 }

@@ -20,12 +20,15 @@ from lrc_jepa.envs.policies import SmoothWalk
 Array = NDArray[Any]
 Rectangle = tuple[float, float, float, float]
 
-BAR: Rectangle = (-80.0, 0.0, 80.0, 40.0)  # left, top, right, bottom, in the block's frame
-STEM: Rectangle = (-20.0, 40.0, 20.0, 160.0)
+THICK = 30.0  # of bar and stem; stable-worldmodel draws its T at this scale whatever scale it is given
+HALF, FOOT = 2 * THICK, 4 * THICK  # half the bar's length, and how far down the stem ends
+BAR: Rectangle = (-HALF, 0.0, HALF, THICK)  # left, top, right, bottom, in the block's frame
+STEM: Rectangle = (-THICK / 2, THICK, THICK / 2, FOOT)
 PARTS = (BAR, STEM)
-OUTLINE = np.array([(-80, 0), (80, 0), (80, 40), (-80, 40), (-20, 160), (20, 160)], float)  # outer corners
-CENTRE = np.array([0.0, 60.0])  # of gravity
-INERTIA = 16000 / 3  # per unit of mass
+RIGHT = np.array([(HALF, 0), (HALF, THICK), (THICK / 2, FOOT)])  # outer corners of the right half
+OUTLINE = np.concatenate([RIGHT, RIGHT * (-1, 1)])
+CENTRE = np.array([0.0, 1.5 * THICK])  # of gravity
+INERTIA = 10 / 3 * THICK**2  # per unit of mass
 AGENT_RADIUS = 15.0
 TABLE = (8.0, 504.0)  # where the pusher lets its disc go
 
@@ -120,27 +123,27 @@ class Map:
 def _contacts(spacing: float = 16.0) -> tuple[Array, Array]:
     """Points of the T's outline that a disc can push on, and outward normals, (C,2) each."""
     inner = APPROACH + 1  # in the corner between bar and stem a disc does not fit
+    side, edge = THICK / 2, 4.0  # of the stem; at the very corners a disc slips off
     edges = [  # begin, end, outward normal; the right half is mirrored
-        ((0.0, 0.0), (76.0, 0.0), (0.0, -1.0)),
-        ((80.0, 4.0), (80.0, 36.0), (1.0, 0.0)),
-        ((20.0 + inner, 40.0), (76.0, 40.0), (0.0, 1.0)),
-        ((20.0, 40.0 + inner), (20.0, 156.0), (1.0, 0.0)),
-        ((0.0, 160.0), (16.0, 160.0), (0.0, 1.0)),
+        ((0.0, 0.0), (HALF - edge, 0.0), (0.0, -1.0)),
+        ((HALF, edge), (HALF, THICK - edge), (1.0, 0.0)),
+        ((side + inner, THICK), (HALF - edge, THICK), (0.0, 1.0)),
+        ((side, THICK + inner), (side, FOOT - edge), (1.0, 0.0)),
+        ((0.0, FOOT), (side - edge, FOOT), (0.0, 1.0)),
     ]
     points, normals = [], []
     for begin, end, normal in edges:
         count = int(np.ceil(np.hypot(end[0] - begin[0], end[1] - begin[1]) / spacing)) + 1
         for at in np.linspace(begin, end, count):
-            for side in (1, -1) if at[0] > 0 else (1,):
-                points.append((side * at[0], at[1]))
-                normals.append((side * normal[0], normal[1]))
+            for mirror in (1, -1) if at[0] > 0 else (1,):
+                points.append((mirror * at[0], at[1]))
+                normals.append((mirror * normal[0], normal[1]))
     return np.array(points), np.array(normals)
 
 
 def _around() -> Array:
     """Waypoints (V,2): the outer corners of bar and stem, moved away from the block."""
-    right = np.array([(80, 0, -1), (80, 40, 1), (20, 160, 1)], float)
-    right = np.column_stack([right[:, 0] + CORNER, right[:, 1] + CORNER * right[:, 2]])
+    right = RIGHT + CORNER * np.array([(1, -1), (1, 1), (1, 1)])
     return np.concatenate([right, right * (-1, 1)])
 
 

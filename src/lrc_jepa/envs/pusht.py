@@ -1,8 +1,8 @@
 """Push-T: a disc pushes a T-shaped block over a table, seen from above.
 
-Geometry, control, rates and success are stable-worldmodel's, in its units (a 512-pixel square, 10
-steps a second); the physics are pymunk's. The disc is kinematic: a PD controller moves it towards
-a target that lies 100 pixels per unit of action away, and nothing stops it.
+Geometry, control, rates and success are stable-worldmodel's to the bit, in its units (a 512-pixel
+square, 10 steps a second); the physics are pymunk's. The disc is kinematic: a PD controller moves
+it towards a target that lies 100 pixels per unit of action away, and nothing stops it.
 
 A state has 10 numbers: agent position (2), block position (2) and angle, agent velocity (2), as in
 stable-worldmodel, then block velocity (2) and spin, which it leaves out. The block's position is
