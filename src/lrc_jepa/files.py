@@ -38,8 +38,12 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as readable, key-sorted JSON."""
-    write_bytes(path, (json.dumps(value, indent=2, sort_keys=True) + "\n").encode())
+    """Write a value as readable, key-sorted JSON, which has no words for NaN and infinity."""
+    try:
+        text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False)
+    except ValueError as error:
+        raise BadInput(f"{path} cannot be written as JSON ({error})") from None
+    write_bytes(path, (text + "\n").encode())
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from lrc_jepa.commands.train import prepare_run
 from lrc_jepa.config import EncoderConfig, PredictorConfig, RunConfig
 from lrc_jepa.console import say
 from lrc_jepa.data.clips import Split
+from lrc_jepa.data.limits import ActionLimits
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
@@ -142,12 +143,10 @@ def main(argv: list[str]) -> dict[str, Any]:
     except RuntimeError as error:
         raise BadInput(f"{args.weights} does not fit ({' '.join(str(error).split())})") from None
     split = Split.by_episode(store, config.clip)
-    unbounded = [float("inf")] * config.action_dim
     deployment = Deployment(
         spec=model.spec,  # type: ignore[arg-type]
         normalizer=ActionNormalizer.fit(store, split.train),
-        action_low=store.meta.get("action_low") or [-x for x in unbounded],
-        action_high=store.meta.get("action_high") or unbounded,
+        **ActionLimits.of(store, split.train).to_json(),
     )
     origin = provenance(
         data=store.digest(), split=split.digest(), world=store.world, weights=file_digest(args.weights)

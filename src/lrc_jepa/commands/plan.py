@@ -14,6 +14,7 @@ from lrc_jepa.commands.opened import Opened, open_run
 from lrc_jepa.commands.plan_pictures import open_loop, save_explanations, save_films
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import Bar, progress_bar, say, table
+from lrc_jepa.data.limits import UNBOUNDED
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.control import Actor, Planner, action_box, episode_rows, references, run
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
@@ -53,6 +54,8 @@ class PlanArgs:
     """Also train behaviour cloning and inverse dynamics on the model's frozen latents, and let them act."""
     protocol: bool = False
     """Plan by the paper's protocol, whatever the recipe says."""
+    unbounded: bool = False
+    """Plan with a checkpoint that has no action bounds; without this it is refused."""
     device: str = "auto"
     """auto, cpu or cuda."""
     plan: tyro.conf.OmitArgPrefixes[PlanConfig] = PlanConfig()
@@ -71,6 +74,10 @@ def main(argv: list[str]) -> dict[str, Any]:
     own = opened.checkpoint.config.plan
     config = by_protocol("paper", args.plan, own) if args.protocol else args.plan
     deployment = opened.checkpoint.deployment
+    if args.unbounded:
+        deployment = dataclasses.replace(deployment, bounds_from=UNBOUNDED)
+        unbounded = dataclasses.replace(opened.checkpoint, deployment=deployment)
+        opened = dataclasses.replace(opened, checkpoint=unbounded)
     check_planning(config, deployment.spec, action_box(deployment, opened.device))
     return evaluate(opened, args, config)
 

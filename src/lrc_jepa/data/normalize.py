@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.data.limits import leaving_rows
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 
@@ -28,9 +29,7 @@ class ActionNormalizer:
 
         The last action of an episode leads nowhere and is never trained on, so it is not counted.
         """
-        rows = np.zeros(len(store.action), dtype=bool)
-        for start, length in zip(store.ep_offset[episodes], store.ep_len[episodes], strict=True):
-            rows[start : start + length - 1] = True
+        rows = leaving_rows(store, episodes)
         actions = np.asarray(store.action[rows], dtype=np.float64)
         if not np.isfinite(actions).all():
             bad = np.flatnonzero(rows)[~np.isfinite(actions).all(axis=1)][0]

@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lrc_jepa.config import PlanConfig
+from lrc_jepa.data.limits import UNBOUNDED, ActionLimits
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
+from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.manifest import Manifest
 from lrc_jepa.plan.cem import Box, episode_generators
+from lrc_jepa.plan.change import ChangeLimit
 from lrc_jepa.plan.explain import Explanation, explain, part_of
 from lrc_jepa.plan.mpc import Controller, Solved
 from lrc_jepa.protocols import Factored, Task
@@ -103,13 +106,24 @@ class Replay(Still):
 
 
 def action_box(deployment: Deployment, device: torch.device) -> Box:
-    """The world's action bounds as bounds of a normalised block."""
-    repeat = deployment.spec.frameskip
-    bounds = [
-        torch.from_numpy(deployment.normalizer.normalize(np.tile(np.asarray(bound, np.float32), repeat)))
-        for bound in (deployment.action_low, deployment.action_high)
-    ]
-    return Box(bounds[0].to(device), bounds[1].to(device), repeat)
+    """The checkpoint's action limits as limits of a normalised block."""
+    bounds = (deployment.action_low, deployment.action_high)
+    if deployment.bounds_from != UNBOUNDED and not np.isfinite(bounds).all():
+        raise BadInput(
+            "the checkpoint has no action bounds, so that plans could send anything: train on a dataset "
+            "that has some (lrc data import --bounds), or allow it with lrc plan --unbounded"
+        )
+    repeat, normalizer = deployment.spec.frameskip, deployment.normalizer
+
+    def block(values: Any) -> Tensor:
+        return torch.from_numpy(np.tile(np.asarray(values, np.float32), repeat)).to(device)
+
+    low, high = (block(normalizer.normalize(np.asarray(bound, np.float32))) for bound in bounds)
+    change = None
+    if deployment.action_change is not None:
+        limit = torch.tensor(deployment.action_change, device=device)
+        change = ChangeLimit(limit, block(normalizer.mean), block(normalizer.std))
+    return Box(low, high, repeat, change)
 
 
 class Planner:
@@ -299,7 +313,8 @@ def references(store: Store, manifest: Manifest, config: PlanConfig, skip: int) 
     block = config.execute * skip
     pairs = len(manifest)
     rows = manifest.start_rows(store)[:, None] + np.arange(manifest.goal_offset)
-    low, high = (np.asarray(store.meta[key], np.float32) for key in ("action_low", "action_high"))
+    limits = ActionLimits.of(store)
+    low, high = (np.asarray(bound, np.float32) for bound in (limits.action_low, limits.action_high))
     return {
         "do-nothing": Still(pairs, block, store.action.shape[1]),
         "random": Uniform(pairs, block, low, high, config.seed),

@@ -47,6 +47,9 @@ class Controller:
         self._last: Plan | None = None
         self._timely = False  # a solve has met its time budget
         self._blocks: Tensor | None = None
+        self._sent: Tensor | None = (
+            None  # (B, 0 or 1, A): the newest block, which a model may not look back on
+        )
 
     @torch.inference_mode()
     def begin(self, frames: Tensor, blocks: Tensor) -> None:
@@ -57,7 +60,7 @@ class Controller:
         if blocks.shape[1] != frames.shape[1] - 1:
             raise BadInput(f"{frames.shape[1]} frames have {frames.shape[1] - 1} blocks between them")
         check_frames(self.model, frames[:, 0])
-        self._states, self._blocks = self.model.encode(frames), blocks
+        self._states, self._blocks, self._sent = self.model.encode(frames), blocks, blocks[:, -1:]
 
     @torch.inference_mode()
     def observe(self, frame: Tensor, block: Tensor) -> None:
@@ -68,6 +71,7 @@ class Controller:
         seen = torch.cat([self._states, self.model.encode(frame[:, None])], dim=1)
         done = torch.cat([self._blocks, block[:, None]], dim=1)
         self._states, self._blocks = seen[:, -longest:], done[:, max(0, done.shape[1] - longest + 1) :]
+        self._sent = block[:, None]
 
     @property
     def state(self) -> Tensor:
@@ -121,11 +125,12 @@ class Controller:
         budget, device = config.time_budget_ms, self.box.low.device
         begun, prepared = now(device), 0.0
         cost = self.cost(rows)
+        box = self.box if self._sent is None else self.box.after(self._sent[rows])
         if budget:
             prepared = 1000 * (now(device) - begun)
             config = replace(config, time_budget_ms=max(budget - prepared, 1e-3))
         try:
-            plan = solve(cost, self.box, config, self.generators[rows], start)
+            plan = solve(cost, box, config, self.generators[rows], start)
         except TooShort as error:
             raise TooShort(budget, prepared + error.needed_ms) from None
         return plan, cost.imagine(plan.actions[:, None])[:, 0]

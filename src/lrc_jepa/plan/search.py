@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.errors import BadInput
+from lrc_jepa.plan.change import ChangeLimit
 
 Cost = Callable[[Tensor], Tensor]
 """Plans (B,S,H,A) -> (B,S)."""
@@ -31,12 +32,13 @@ class TooShort(BadInput):
 
 @dataclass(frozen=True)
 class Box:
-    """Bounds of an action block (A,), in normalised units."""
+    """Bounds of an action block (A,), in normalised units, and a limit on changes where there is one."""
 
     low: Tensor
     high: Tensor
     steps: int = 1
     """Low-level actions in a block; A is `steps` times the width of one."""
+    change: ChangeLimit | None = None
 
     def __post_init__(self) -> None:
         if not bool((self.low <= self.high).all()):
@@ -44,9 +46,14 @@ class Box:
         if self.steps < 1 or len(self.low) % self.steps:
             raise BadInput(f"an action block of width {len(self.low)} does not hold {self.steps} actions")
 
-    def clamp(self, actions: Tensor) -> Tensor:
-        """Move actions (...,A) to the nearest point of the box."""
-        return torch.maximum(torch.minimum(actions, self.high), self.low)
+    def clamp(self, plans: Tensor) -> Tensor:
+        """Move plans (B,...,H,A) to the nearest point of the box, then hold their changes."""
+        inside = torch.maximum(torch.minimum(plans, self.high), self.low)
+        return inside if self.change is None else self.change.hold(inside)
+
+    def after(self, blocks: Tensor) -> Box:
+        """The box for plans that follow the normalised `blocks` (B,k,A)."""
+        return self if self.change is None else replace(self, change=self.change.after(blocks))
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,10 @@ class Deployment:
     normalizer: ActionNormalizer
     action_low: list[float]
     action_high: list[float]
+    bounds_from: str = "declared"
+    """Whether the bounds were declared, given, or are the range seen in the training data."""
+    action_change: list[float] | None = None
+    """Largest change from one command to the next, where the dataset has a limit."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,8 @@ def save_checkpoint(
         "normalizer": deployment.normalizer.to_json(),
         "action_low": deployment.action_low,
         "action_high": deployment.action_high,
+        "bounds_from": deployment.bounds_from,
+        "action_change": deployment.action_change,
         "step": step,
         "provenance": origin,
     }
@@ -149,6 +155,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
         normalizer=ActionNormalizer.from_json(described["normalizer"]),
         action_low=described["action_low"],
         action_high=described["action_high"],
+        bounds_from=described.get("bounds_from", "declared"),
+        action_change=described.get("action_change"),
     )
     if model.spec != deployment.spec:
         raise BadInput(f"checkpoint {path}: its spec {deployment.spec} is not its model's {model.spec}")

@@ -20,6 +20,7 @@ from lrc_jepa.collective import alone, rank, world_size
 from lrc_jepa.config import RunConfig, TrainConfig
 from lrc_jepa.data.clips import Clips, Split, batch_ids
 from lrc_jepa.data.features import clip_columns
+from lrc_jepa.data.limits import ActionLimits
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput, Diverged, Interrupted
@@ -137,13 +138,8 @@ def assemble(config: RunConfig, store: Store, run: Path, device: torch.device) -
         )
     check_shares(config.train, world_size())
     objective = Objective(config.objective, model, config.train.seed)
-    infinite = [math.inf] * config.action_dim
-    deployment = Deployment(
-        spec=model.spec,
-        normalizer=normalizer,
-        action_low=store.meta.get("action_low") or [-x for x in infinite],
-        action_high=store.meta.get("action_high") or infinite,
-    )
+    limits = ActionLimits.of(store, split.train)
+    deployment = Deployment(spec=model.spec, normalizer=normalizer, **limits.to_json())
     return Pieces(
         config=config,
         run=run,
