@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from lrc_jepa import cli, console
+from lrc_jepa.commands import demo
 from lrc_jepa.data.store import Store
 from lrc_jepa.recipes import get_recipe, recipe_names
 
@@ -194,11 +195,103 @@ def test_a_full_disk_is_one_sentence(tmp_path, capsys, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_module_runs_as_a_program():
+@pytest.mark.parametrize("module", ["lrc_jepa", "lrc_jepa.cli"])
+def test_module_runs_as_a_program(module):
     ran = subprocess.run(
-        [sys.executable, "-m", "lrc_jepa", "--version"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=True
     )
     assert ran.stdout.strip() == "0.1.0"
+
+
+def test_torchrun_trains_in_two_processes(store, tmp_path):
+    """The way to several machines that docs/training.md names."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    words = [
+        "tworoom-lrc-debug",
+        "--data",
+        str(store.path),
+        "--out",
+        str(tmp_path / "run"),
+        "--device",
+        "cpu",
+    ]
+    ran = subprocess.run(
+        [*torchrun, "-m", "lrc_jepa.cli", "train", *words], capture_output=True, text=True, timeout=250
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert (tmp_path / "run" / "checkpoints" / "00000008").is_dir() and "trained 8 steps" in ran.stdout
+
+
+def test_a_recipe_is_found_wherever_it_stands(store, capsys, tmp_path):
+    """Defaults come from the recipe, not from another one, also when options stand before it."""
+    data = ("--data", store.path)
+    for number, words in enumerate([("tworoom-lwm-debug", *data), (*data, "tworoom-lwm-debug")]):
+        out = tmp_path / str(number)
+        assert lrc("train", "--out", out, "--train.steps", 2, *words, capsys=capsys)[0] == 0
+    first, second = (json.loads((tmp_path / n / "config.json").read_text())["config"] for n in "01")
+    assert first == second and first["model"]["latent"] == 8 and first["system"] == "lwm"
+
+
+def test_a_run_is_found_wherever_it_stands(run, capsys, tmp_path):
+    """And with it the search that its recipe says."""
+    words = ("--pairs", 2, "--films", 0)
+    orders = [(run, *words), (*words, run), ("--films", 0, run, "--pairs", 2)]
+    found = []
+    for number, order in enumerate(orders):
+        out = tmp_path / str(number)
+        assert lrc("plan", *order, "--out", out, capsys=capsys)[0] == 0
+        rows = (json.loads(line) for line in (out / "results.jsonl").read_text().splitlines())
+        found.append(next(row["planner"] for row in rows if row["kind"] == "control"))
+    assert found[0] == found[1] == found[2] and found[0]["samples"] == 16
+
+
+def test_the_parts_of_a_system_are_options(capsys):
+    words = ("train", "--dry-run", "--json", "--model.decoder.layers", 2)
+    plain = json.loads(lrc(*words, "tworoom-lrc-debug", capsys=capsys)[1])
+    more = json.loads(lrc(*words, "tworoom-lrc-debug", "--model.context.queries", 4, capsys=capsys)[1])
+    assert more["parameters"]["context"] - plain["parameters"]["context"] == 2 * 8
+    refused(
+        "train",
+        "tworoom-lwm-debug",
+        "--model.context.queries",
+        4,
+        capsys=capsys,
+        match="has no model.context",
+    )
+
+
+def test_switches_take_a_word_too(store, capsys, tmp_path):
+    words = ("train", "tworoom-lrc-debug", "--data", store.path, "--train.steps", 1)
+    for number, far in enumerate([("--clip.far",), ("--clip.far", "True")]):
+        assert lrc(*words, *far, "--out", tmp_path / str(number), capsys=capsys)[0] == 0
+        config = json.loads((tmp_path / str(number) / "config.json").read_text())["config"]
+        assert config["clip"]["far"] is True
+
+
+def test_resuming_takes_the_dataset_of_the_run(store, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = ("--out", tmp_path / "run")
+    assert lrc("train", "tworoom-lrc-debug", "--data", store.path, *out, capsys=capsys)[0] == 0
+    assert lrc("train", "tworoom-lrc-debug", *out, "--resume", capsys=capsys)[0] == 0
+    match = "no dataset at datasets/tworoom-clean: make it with lrc collect tworoom, or name one with --data"
+    refused("train", "tworoom-lrc-debug", "--out", tmp_path / "new", capsys=capsys, match=match)
+
+
+def test_a_quick_demo_and_then_a_full_one(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "RECIPE", "tworoom-lrc-debug")
+    monkeypatch.setattr(demo, "QUICK", demo.Amount(episodes=8, pairs=2, steps=2, prefix="quick-"))
+    monkeypatch.setattr(demo, "FULL", demo.Amount(episodes=8, pairs=2, steps=0, prefix=""))
+    for words, steps in ((["--quick"], 2), ([], 8)):
+        code, out, err = lrc("demo", *words, "--out", tmp_path, "--json", capsys=capsys)
+        assert code == 0, err
+        assert json.loads(out)["train_steps"] == steps
+
+
+def test_a_dry_run_of_a_robot_takes_the_width_of_its_data(store, capsys):
+    words = ("train", "robot-lrc-debug", "--dry-run", "--json", "--data", store.path)
+    code, out, err = lrc(*words, capsys=capsys)
+    assert code == 0, err
+    assert json.loads(out)["steps"] == 8
 
 
 def test_doctor_is_healthy(capsys):

@@ -101,3 +101,7 @@ def main() -> None:
         sys.stderr.write(f"lrc: {_failure(error)}\n")
         code = 2
     sys.exit(code)
+
+
+if __name__ == "__main__":  # torchrun -m lrc_jepa.cli
+    main()

@@ -8,6 +8,7 @@ Half of the kills strike at a random moment, half while a checkpoint is being wr
 from __future__ import annotations
 
 import multiprocessing
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -17,9 +18,9 @@ from typing import Any
 
 import numpy as np
 import torch
-import tyro
 
 from lrc_jepa.bench.madeup import made_up_store
+from lrc_jepa.commands.arguments import parse
 from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
 from lrc_jepa.files import PARTIAL
@@ -109,7 +110,7 @@ def kill_and_resume(kills: int, folder: Path, seed: int = 0) -> dict[str, Any]:
 
 def main() -> None:
     """Entry point of the script."""
-    args = tyro.cli(KillArgs, description=__doc__)
+    args = parse(KillArgs, sys.argv[1:], "bench kill", __doc__ or "")
     with tempfile.TemporaryDirectory() as folder:
         counts = kill_and_resume(args.kills, Path(folder), args.seed)
     table("killed and resumed", ["", "count"], [[name, f"{value:g}"] for name, value in counts.items()])

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tyro
 
-from lrc_jepa.commands.arguments import parse
+from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.console import progress_bar, table
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs import WORLDS, get_world
@@ -73,7 +72,7 @@ def fidelity(world: World, store: Store, kind: str) -> dict[str, float]:
 class BenchWorldsArgs:
     """What to measure."""
 
-    worlds: tyro.conf.Positional[tuple[str, ...]] = tuple(WORLDS)
+    worlds: Positional[tuple[str, ...]] = tuple(WORLDS)
     """Worlds to collect in; left out: all of them."""
     size: int = 64
     """Side of the frames in pixels."""

@@ -9,9 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import tyro
-
-from lrc_jepa.commands.arguments import parse
+from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.commands.opened import Opened, open_run
 from lrc_jepa.commands.probe import stored_quantities
 from lrc_jepa.commands.train import ensure_trained
@@ -41,7 +39,7 @@ NAMED = {
 class AblateArgs:
     """What to vary, and around which recipe."""
 
-    what: tyro.conf.Positional[str]
+    what: Positional[str]
     """q, stopgrad, or the dotted name of any config field, such as train.lr."""
     recipe: str = "tworoom-lrc-micro"
     """The recipe to vary."""

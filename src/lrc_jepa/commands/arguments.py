@@ -1,52 +1,312 @@
-"""Turning command-line arguments into typed values."""
+"""Turning command-line words into a typed dataclass.
+
+Every field of the dataclass is an option, fields of nested dataclasses too (`--train.lr`). Options and
+positional words may stand in any order: words are first sorted by what they belong to, then the first
+positional word chooses the defaults, and only then are values filled in.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
-from typing import Any, TypeVar
+import itertools
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import torch
-import tyro
-
+from lrc_jepa.bounds import check, hints_of
 from lrc_jepa.errors import BadInput
 
+if TYPE_CHECKING:
+    import torch
+
 T = TypeVar("T")
+POSITIONAL, UNPREFIXED = "positional", "unprefixed"
+
+Positional = Annotated[T, POSITIONAL]
+"""A field that is given by its place among the words, not by an option."""
+Unprefixed = Annotated[T, UNPREFIXED]
+"""A nested dataclass whose fields are options without the name of the field before them."""
 
 
-def parse(kind: type[T], argv: list[str], prog: str, description: str, default: T | None = None) -> T:
-    """Parse `argv` into the dataclass `kind`; an unknown option is refused with a suggestion."""
-    known: Any = tyro.cli(
-        kind,
-        args=argv,
-        prog=f"lrc {prog}",
-        description=description,
-        default=default,
-        return_unknown_args=True,
-        config=(tyro.conf.FlagCreatePairsOff, tyro.conf.OmitSubcommandPrefixes),
+@dataclass(frozen=True)
+class Option:
+    """One field somewhere in the tree of dataclasses."""
+
+    path: tuple[str, ...]
+    """Names of the fields that lead to it."""
+    name: str
+    """As the user writes it: --train.lr, or RUN for a positional."""
+    hint: Any
+    """Its type, with its bounds."""
+    owner: type[Any]
+    """The dataclass it is a field of."""
+    positional: bool = False
+
+    @property
+    def plain(self) -> Any:
+        """The type without bounds and without None."""
+        return plain_type(self.hint)
+
+    @property
+    def many(self) -> bool:
+        """Whether it takes any number of words."""
+        parts = typing.get_args(self.plain)
+        return typing.get_origin(self.plain) is dict or (bool(parts) and parts[-1] is ...)
+
+
+def plain_type(hint: Any) -> Any:
+    """A type without its markers, and without None."""
+    if typing.get_origin(hint) is Annotated:
+        return plain_type(typing.get_args(hint)[0])
+    if isinstance(hint, types.UnionType):
+        return plain_type(next(part for part in typing.get_args(hint) if part is not type(None)))
+    return hint
+
+
+def options_of(kind: type[Any], prefix: str = "", path: tuple[str, ...] = ()) -> Iterator[Option]:
+    """Every option of a dataclass, in the order of its fields."""
+    for name, hint in hints_of(kind).items():
+        marks = typing.get_args(hint)[1:] if typing.get_origin(hint) is Annotated else ()
+        plain, here = plain_type(hint), (*path, name)
+        if dataclasses.is_dataclass(plain):
+            inner = prefix if UNPREFIXED in marks else f"{prefix}{name}."
+            yield from options_of(typing.cast(type[Any], plain), inner, here)
+        elif POSITIONAL in marks:
+            word = name.removesuffix("s") if typing.get_origin(plain) is tuple else name
+            yield Option(here, word.upper(), hint, kind, positional=True)
+        else:
+            yield Option(here, f"--{prefix}{name}".replace("_", "-"), hint, kind)
+
+
+def parse(
+    kind: type[T],
+    argv: list[str],
+    prog: str,
+    about: str,
+    default: T | Callable[[dict[str, str]], T | None] | None = None,
+    examples: tuple[str, ...] = (),
+) -> T:
+    """Read `argv` into the dataclass `kind`.
+
+    `default` is the value that options change, or a function that makes it from the first word of each
+    positional: what it is asked for may be missing, where only help is wanted.
+    """
+    options, command = list(options_of(kind)), f"lrc {prog}"
+    shown = [word for word in argv if word in HELP]
+    values = sort_words([word for word in argv if word not in HELP], options, command)
+    words = {o.path[-1]: values[o.name][0] for o in options if o.positional and o.name in values}
+    borrowed = callable(default)
+    if callable(default):
+        default = default(words)
+    if shown:
+        from lrc_jepa.commands.helptext import Help  # which needs this module
+
+        Help(kind, command, about, examples, default, borrowed, full=HELP[shown[0]]).show()
+        raise SystemExit(0)
+    chosen = {o.path: convert(o, values[o.name]) for o in options if o.name in values}
+    names = {option.path: option.name for option in options}
+    return Filling(chosen, names, command, " ".join(words.values())).fill(kind, default)
+
+
+HELP = {"-h": False, "--help": False, "--help-all": True}
+"""The words that ask for help, and whether for all of it."""
+
+
+def sort_words(argv: list[str], options: list[Option], command: str) -> dict[str, list[str]]:
+    """The words of each option and positional that was given, by its name.
+
+    A list takes all words that fit it, but leaves the last ones to positionals that would be missing.
+    """
+    known = {option.name: option for option in options if not option.positional}
+    values: dict[str, list[str]] = {}
+    words: list[str] = []
+    rest = list(argv)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            words += rest
+            break
+        if not _is_option(word):
+            words.append(word)
+            continue
+        name, equals, value = word.partition("=")
+        option, key = _find(name, known, command)
+        taken = [value] if equals else _take(option, key, rest, name)
+        if option.many:
+            values[option.name] = [*values.get(option.name, []), *([key] if key else []), *taken]
+        else:
+            values[option.name] = taken
+    positionals = [option for option in options if option.positional]
+    _lend(
+        words,
+        [(option, values[name]) for name, option in known.items() if option.many and name in values],
+        positionals,
+        command,
     )
-    value, unknown = known
-    if unknown:
-        option = unknown[0]
-        near = difflib.get_close_matches(option, _options(kind, default), n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]}?" if near else f"; lrc {prog} --help lists what there is"
-        raise BadInput(f"lrc {prog} does not know {option!r}{hint}")
-    parsed: T = value
-    return parsed
+    return values | _assign(words, positionals, command)
 
 
-def _options(kind: type[Any], default: Any) -> list[str]:
-    """All option names of a parser."""
-    parser = tyro.extras.get_parser(kind, default=default) if default else tyro.extras.get_parser(kind)
-    return [option for action in parser._actions for option in action.option_strings]
+def _is_option(word: str) -> bool:
+    return len(word) > 1 and word[0] == "-" and not re.match(r"-\.?\d|-inf|-nan", word)
 
 
-def first_positional(argv: list[str]) -> str | None:
-    """The leading positional argument, which decides the defaults of the others."""
-    return argv[0] if argv and not argv[0].startswith("-") else None
+def _find(name: str, known: dict[str, Option], command: str) -> tuple[Option, str]:
+    """The option with this name, and the key where the name goes on into a table (--weights.KEY)."""
+    wanted = name.replace("_", "-")
+    if wanted in known:
+        return known[wanted], ""
+    for option in known.values():
+        table = typing.get_origin(option.plain) is dict
+        if table and wanted.startswith(f"{option.name}.") and len(wanted) > len(option.name) + 1:
+            return option, name[len(option.name) + 1 :]
+    near = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]}?" if near else f"; {command} --help lists what there is"
+    raise BadInput(f"{command} does not know {name!r}{hint}")
+
+
+def _take(option: Option, key: str, rest: list[str], name: str) -> list[str]:
+    """The words after an option that are its own, taken from the rest; a switch alone is true."""
+    ahead = list(itertools.takewhile(lambda word: not _is_option(word), rest))
+    parts = typing.get_args(option.plain)
+    if option.plain is bool:
+        count = int(bool(ahead) and ahead[0].lower() in TRUTH)
+    elif option.many and not key:
+        count = next((n for n, word in enumerate(ahead) if not _fits(parts[0], word)), len(ahead))
+    else:
+        count = len(parts) if typing.get_origin(option.plain) is tuple else 1
+        if len(ahead) < count:
+            raise BadInput(f"{name} wants {'a value' if count == 1 else f'{count} values'} after it")
+    del rest[:count]
+    return ahead[:count] or (["true"] if option.plain is bool else [])
+
+
+def _fits(kind: Any, word: str) -> bool:
+    """Whether a word can be an item of a list of this type."""
+    try:
+        _read(plain_type(kind), word, "")
+    except BadInput:
+        return False
+    return True
+
+
+def _lend(
+    words: list[str], lists: list[tuple[Option, list[str]]], positionals: list[Option], command: str
+) -> None:
+    """Give the last words of a list to required positionals that are missing; which list must be plain."""
+    required = [o for o in positionals if default_of(o.owner, o.path[-1]) is dataclasses.MISSING]
+    missing = len(required) - len(words)
+    long = [(option, own) for option, own in lists if len(own) > missing > 0]
+    text = [own for option, own in long if plain_type(typing.get_args(option.plain)[0]) in (str, Path)]
+    lenders = text or [own for _, own in long]
+    if len(lenders) > 1:
+        raise BadInput(f"it is not clear which word is {required[-1].name}: write it right after {command}")
+    for own in lenders:
+        words += own[-missing:]
+        del own[-missing:]
+
+
+def _assign(words: list[str], positionals: list[Option], command: str) -> dict[str, list[str]]:
+    """Words to positionals, in order; one that takes many takes all that are left."""
+    found: dict[str, list[str]] = {}
+    left = list(words)
+    for option in positionals:
+        count = len(left) if option.many else 1
+        if left:
+            found[option.name] = left[:count]
+        left = left[count:]
+    if left:
+        raise BadInput(f"{command} does not know what to do with {left[0]!r}; {command} --help tells more")
+    return found
+
+
+TRUTH = {"true": True, "false": False}
+NUMBERS = {int: "a whole number", float: "a number"}
+
+
+def convert(option: Option, words: list[str]) -> Any:
+    """Words to the value of an option, within its bounds."""
+    kind, parts = option.plain, typing.get_args(option.plain)
+    value: Any
+    if words[:1] in (["None"], ["none"]) and type(None) in typing.get_args(option.hint):
+        return None
+    if typing.get_origin(kind) is dict:
+        if len(words) % 2:
+            raise BadInput(f"{option.name} wants a name and a number, one after the other")
+        value = {
+            k: _read(parts[1], v, f"{option.name} {k}") for k, v in zip(words[::2], words[1::2], strict=True)
+        }
+    elif typing.get_origin(kind) is tuple:
+        inner = [parts[0]] * len(words) if option.many else parts
+        value = tuple(
+            _read(plain_type(part), word, option.name) for part, word in zip(inner, words, strict=True)
+        )
+    else:
+        value = _read(kind, words[0], option.name)
+    check(option.hint, value, option.name)
+    return value
+
+
+def _read(kind: Any, word: str, name: str) -> Any:
+    """One word as a value of a plain type."""
+    if typing.get_origin(kind) is typing.Literal:
+        return next((choice for choice in typing.get_args(kind) if str(choice) == word), word)
+    if kind is bool:
+        if word.lower() not in TRUTH:
+            raise BadInput(f"{name} is true or false, not {word!r}")
+        return TRUTH[word.lower()]
+    if kind in NUMBERS:
+        try:
+            return kind(word)
+        except ValueError:
+            raise BadInput(f"{name} must be {NUMBERS[kind]}, not {word!r}") from None
+    return Path(word) if kind is Path else word
+
+
+def default_of(kind: type[Any], name: str) -> Any:
+    """The default of a field in its own dataclass, or MISSING."""
+    field = next(field for field in dataclasses.fields(kind) if field.name == name)
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+@dataclass(frozen=True)
+class Filling:
+    """Puts what was chosen into the tree of dataclasses."""
+
+    chosen: dict[tuple[str, ...], Any]
+    names: dict[tuple[str, ...], str]
+    command: str
+    subject: str
+    """What the defaults come from: a recipe or a run."""
+
+    def fill(self, kind: type[T], default: T | None, path: tuple[str, ...] = ()) -> T:
+        """The default with what was chosen; without one, fields that have no default of their own are missed."""
+        found: dict[str, Any] = {}
+        for name, hint in hints_of(kind).items():
+            here, plain = (*path, name), plain_type(hint)
+            known = default_of(kind, name) if default is None else getattr(default, name)
+            below = [p for p in self.chosen if p[: len(here)] == here]
+            if below and dataclasses.is_dataclass(plain):
+                if known is None:
+                    part = ".".join(here)
+                    raise BadInput(f"{self.names[below[0]]} does not apply: {self.subject} has no {part}")
+                found[name] = self.fill(typing.cast(type[Any], plain), known, here)
+            elif below:
+                value = self.chosen[here]
+                found[name] = {**known, **value} if isinstance(value, dict) else value
+            elif known is dataclasses.MISSING:
+                raise BadInput(f"{self.command} needs {self.names[here]}; {self.command} --help tells more")
+        return kind(**found) if default is None else dataclasses.replace(default, **found)  # type: ignore[type-var]
 
 
 def pick_device(name: str) -> torch.device:
     """`auto` is a GPU where there is one."""
+    import torch
+
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import tyro
-
-from lrc_jepa.commands.arguments import parse
+from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.console import progress_bar, say
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs import WORLDS, get_world
@@ -20,7 +18,7 @@ from lrc_jepa.envs.collect import collect
 class CollectArgs:
     """What to collect."""
 
-    world: tyro.conf.Positional[str]
+    world: Positional[str]
     """The simulated world."""
     episodes: int = 200
     """Number of episodes."""
@@ -36,8 +34,8 @@ class CollectArgs:
     """patterned: weight of the pattern over the scene."""
     length: int = 0
     """Frames per episode; 0: the world's own."""
-    mix: Annotated[dict[str, float], tyro.conf.arg(metavar="POLICY SHARE ...")] = field(default_factory=dict)
-    """Shares of the collecting policies; left out: the world's own mix."""
+    mix: dict[str, float] = field(default_factory=dict)
+    """Shares of the collecting policies, such as --mix expert 2 random 1; left out: the world's own mix."""
     seed: int = 0
     """The dataset is a function of this seed."""
     processes: int = 1
@@ -50,7 +48,18 @@ class CollectArgs:
 
 def main(argv: list[str]) -> dict[str, Any]:
     """Collect and say what was made."""
-    args = parse(CollectArgs, argv, "collect", f"Collect episodes in {', '.join(WORLDS)}.")
+    about = f"Make a dataset: episodes of scripted policies in a simulated world ({', '.join(WORLDS)})."
+    return work(parse(CollectArgs, argv, "collect", about, examples=EXAMPLES))
+
+
+EXAMPLES = (
+    "lrc collect tworoom --episodes 300 --out datasets/tworoom-clean",
+    "lrc collect cube --episodes 200 --appearance varied --processes 2",
+)
+
+
+def work(args: CollectArgs) -> dict[str, Any]:
+    """Collect one dataset."""
     world = get_world(args.world)
     appearance = Appearance(args.appearance, args.factors, args.cells, args.opacity)
     out = args.out or Path("datasets") / f"{args.world}-{args.appearance}"

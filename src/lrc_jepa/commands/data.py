@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tyro
 
-from lrc_jepa.commands.arguments import parse
+from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.commands.data_features import features
 from lrc_jepa.commands.data_io import export, import_, validate
 from lrc_jepa.commands.data_masks import masks
@@ -22,7 +21,7 @@ from lrc_jepa.errors import BadInput
 class DataArgs:
     """Which dataset."""
 
-    dataset: tyro.conf.Positional[Path]
+    dataset: Positional[Path]
     """Folder of the dataset."""
 
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tyro
-
-from lrc_jepa.commands.arguments import parse, pick_device
+from lrc_jepa.commands.arguments import Positional, parse, pick_device
 from lrc_jepa.console import progress_bar, say
 from lrc_jepa.data.features import write_features
 from lrc_jepa.data.store import Store
@@ -22,9 +20,9 @@ from lrc_jepa.train.loop import check_data
 class FeaturesArgs:
     """Which frames, for which system."""
 
-    dataset: tyro.conf.Positional[Path]
+    dataset: Positional[Path]
     """Folder of the dataset."""
-    recipe: tyro.conf.Positional[str]
+    recipe: Positional[str]
     """Recipe whose backbone sees the frames, such as tworoom-dino-wm-micro."""
     backbone: str = ""
     """Use this backbone in place of the recipe's; pass the same to lrc train as --model.backbone."""

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import tyro
-
-from lrc_jepa.commands.arguments import parse
+from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.console import Bar, progress_bar, say, table
 from lrc_jepa.data.exporters import export_dataset
 from lrc_jepa.data.importers import FORMATS, import_dataset
@@ -21,7 +19,7 @@ from lrc_jepa.data.validate import validate as examine
 class ValidateArgs:
     """Which dataset, and where the sheet of frames goes."""
 
-    dataset: tyro.conf.Positional[Path]
+    dataset: Positional[Path]
     """Folder of the dataset."""
     strip: Path | None = None
     """Picture of frames to look at; left out: frames.png beside the dataset."""
@@ -55,7 +53,7 @@ def validate(argv: list[str]) -> dict[str, Any]:
 class ImportArgs:
     """What to import, and how."""
 
-    source: tyro.conf.Positional[Path]
+    source: Positional[Path]
     """File or folder to import."""
     out: Path
     """Folder of the new dataset."""
@@ -116,7 +114,7 @@ def import_(argv: list[str]) -> dict[str, Any]:
 class ExportArgs:
     """What to export, and as what."""
 
-    dataset: tyro.conf.Positional[Path]
+    dataset: Positional[Path]
     """Folder of the dataset."""
     out: Path
     """File or folder to write."""

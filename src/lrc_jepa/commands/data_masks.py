@@ -8,9 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import tyro
-
-from lrc_jepa.commands.arguments import parse, pick_device
+from lrc_jepa.commands.arguments import Positional, Unprefixed, parse, pick_device
 from lrc_jepa.console import progress_bar, say, table
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
@@ -22,7 +20,7 @@ from lrc_jepa.evaluate.sam3 import Sam3Config, load_sam3
 class MasksArgs:
     """Which frames, which segmenter."""
 
-    dataset: tyro.conf.Positional[Path]
+    dataset: Positional[Path]
     """Folder of the dataset."""
     segmenter: str = "sam3"
     """sam3, or MODULE:FUNCTION of your own: frames of one episode (n,h,w,3) uint8 -> labels (n,h,w) uint8."""
@@ -38,7 +36,7 @@ class MasksArgs:
     """Replace a mask file that is there."""
     device: str = "auto"
     """auto, cpu or cuda."""
-    sam3: tyro.conf.OmitArgPrefixes[Sam3Config] = Sam3Config()
+    sam3: Unprefixed[Sam3Config] = Sam3Config()
 
 
 def named_segmenter(name: str) -> Segmenter:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from lrc_jepa.commands import collect, plan, report, train
 from lrc_jepa.commands.arguments import parse
+from lrc_jepa.config import with_value
 from lrc_jepa.console import say
 from lrc_jepa.data.store import Store
 from lrc_jepa.files import write_json
+from lrc_jepa.recipes import get_recipe
 from lrc_jepa.train.checkpoint import list_checkpoints
 
 RECIPE = "tworoom-lrc-micro"
@@ -33,36 +35,50 @@ class DemoArgs:
 
 @dataclass(frozen=True)
 class Amount:
-    """What a demo spends."""
+    """What a demo spends, and the names of its folders: a quick demo does not stand in a full one's way."""
 
     episodes: int
     pairs: int
-    options: tuple[str, ...]
+    steps: int
+    prefix: str
 
 
-FULL = Amount(episodes=300, pairs=150, options=())
-QUICK = Amount(episodes=60, pairs=50, options=("--train.steps", "120"))
+FULL = Amount(episodes=300, pairs=150, steps=0, prefix="")
+QUICK = Amount(episodes=60, pairs=50, steps=120, prefix="quick-")
+ABOUT = (
+    "Collect episodes of TwoRoom, train a world model on them, plan to goals and write a page; about ten "
+    "minutes on two CPU cores. Whatever is already there is not done again."
+)
+EXAMPLES = ("lrc demo", "lrc demo --quick    # a look in about a minute")
 
 
 def main(argv: list[str]) -> dict[str, Any]:
     """Collect, train, plan, report; whatever is already there is not done again."""
-    args = parse(DemoArgs, argv, "demo", "Collect, train, plan and report on TwoRoom.")
+    return work(parse(DemoArgs, argv, "demo", ABOUT, examples=EXAMPLES))
+
+
+def work(args: DemoArgs) -> dict[str, Any]:
+    """The whole way."""
     amount = QUICK if args.quick else FULL
     began = time.perf_counter()
-    data, run = args.out / "data", args.out / "run"
-    fresh = ["--overwrite"] if args.overwrite else []
+    data, run = (args.out / f"{amount.prefix}{part}" for part in ("data", "run"))
     if args.overwrite or not data.exists():
         say("1. collecting episodes of a dot that walks through two rooms")
-        size = ["--episodes", str(amount.episodes), "--seed", str(args.seed)]
-        collect.main(["tworoom", *size, "--out", str(data), *fresh])
+        wanted = collect.CollectArgs(
+            "tworoom",
+            episodes=amount.episodes,
+            size=get_recipe(RECIPE).model.encoder.image_size,
+            seed=args.seed,
+            out=data,
+            overwrite=args.overwrite,
+        )
+        collect.work(wanted)
     Store(data)  # a damaged dataset is refused before anything else is done
     say("2. training a world model on them: no rewards, no goals, no states")
-    going = ["--resume"] if list_checkpoints(run) and not args.overwrite else fresh
-    common = ["--data", str(data), "--out", str(run), "--train.seed", str(args.seed)]
-    trained = train.main([RECIPE, *common, *amount.options, *going])
+    trained = train.work(training(args, amount, data, run))
     say("3. planning to goal images of episodes it has never seen")
-    planned = plan.main([str(run), "--pairs", str(amount.pairs)])
-    page = report.main([str(run), "--out", str(args.out / "report")])["report"]
+    planned = plan.work(replace(plan.own_search(run), pairs=amount.pairs))
+    page = report.work(report.ReportArgs((run,), out=args.out / "report"))["report"]
     result = summary(planned, trained, page, time.perf_counter() - began)
     write_json(args.out / "result.json", result)
     say(
@@ -72,6 +88,14 @@ def main(argv: list[str]) -> dict[str, Any]:
         f"Look at {Path(page).resolve()}"
     )
     return result
+
+
+def training(args: DemoArgs, amount: Amount, data: Path, run: Path) -> train.TrainArgs:
+    """The recipe with the demo's seed and steps; a run that was begun is continued."""
+    recipe = with_value(get_recipe(RECIPE), "train.seed", args.seed)
+    recipe = with_value(recipe, "train.steps", amount.steps or recipe.train.steps)
+    going = bool(list_checkpoints(run)) and not args.overwrite
+    return replace(train.TrainArgs.of(recipe), data=data, out=run, resume=going, overwrite=args.overwrite)
 
 
 def summary(planned: dict[str, Any], trained: dict[str, Any], page: str, seconds: float) -> dict[str, Any]:

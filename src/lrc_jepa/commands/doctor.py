@@ -23,7 +23,7 @@ from lrc_jepa.plan.cem import Box, cem, episode_generators
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.recipes import get_recipe
 
-PACKAGES = ("torch", "numpy", "safetensors", "tyro", "rich", "gymnasium", "scipy", "matplotlib", "jinja2")
+PACKAGES = ("torch", "numpy", "safetensors", "rich", "gymnasium", "scipy", "matplotlib", "jinja2")
 OPTIONAL: dict[str, tuple[str, str]] = {
     "pymunk": ("Push-T", "pip install 'lrc-jepa[envs]'"),
     "dm_control": ("Reacher", "pip install 'lrc-jepa[envs]'"),

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-import tyro
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from lrc_jepa.commands.arguments import parse
+from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.commands.train import prepare_run
 from lrc_jepa.config import EncoderConfig, PredictorConfig, RunConfig
 from lrc_jepa.console import say
@@ -35,9 +34,9 @@ from lrc_jepa.train.checkpoint import Deployment, provenance, save_checkpoint
 class ImportArgs:
     """Which weights, and the data they are to be used with."""
 
-    kind: tyro.conf.Positional[Literal["lewm"]]
+    kind: Positional[Literal["lewm"]]
     """What they are of: lewm, the public LeWorldModel."""
-    weights: tyro.conf.Positional[Path]
+    weights: Positional[Path]
     """A state dict: .safetensors, or what torch.save wrote (read without running code)."""
     data: Path
     """Dataset whose training episodes give the action normaliser, and whose world is planned in."""

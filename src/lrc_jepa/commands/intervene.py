@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tyro
 
-from lrc_jepa.commands.arguments import parse
+from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.commands.opened import Opened, check_frames, open_run
 from lrc_jepa.console import say, table
 from lrc_jepa.errors import BadInput
@@ -23,7 +22,7 @@ from lrc_jepa.report.sources import number
 class InterveneArgs:
     """Which run, which episodes."""
 
-    run: tyro.conf.Positional[Path]
+    run: Positional[Path]
     """Folder of a run or of a checkpoint."""
     data: Path | None = None
     """Dataset; left out: the one the run was trained on."""

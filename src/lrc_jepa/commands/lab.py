@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import tyro
 
 from lrc_jepa.commands import bench, intervene, plan, probe, recover, report, stress
-from lrc_jepa.commands.arguments import parse
+from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.commands.costs import MLP_S, REFIT_S, RIDGE_S, Pace, measure_pace
 from lrc_jepa.commands.opened import Opened, open_run
 from lrc_jepa.commands.plan_pictures import open_loop
@@ -35,7 +34,7 @@ QUICK_STRESS = ("pca", "pattern")
 class LabArgs:
     """Which runs."""
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
+    runs: Positional[tuple[Path, ...]]
     """Folders of runs."""
     out: Path = Path("report")
     """Folder of the page."""

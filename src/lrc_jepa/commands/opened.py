@@ -62,10 +62,8 @@ class Opened:
         append_rows(self.out / "results.jsonl", rows)
 
 
-def _data_of(run: Path, given: Path | None) -> Path:
-    """The dataset given, or the one a run was trained on."""
-    if given is not None:
-        return given
+def data_of(run: Path) -> Path:
+    """The dataset that a run was trained on."""
     for folder in (run, *run.parents[:2]):
         if (folder / "config.json").is_file():
             described = read_json(folder / "config.json", f"run {run}")
@@ -89,7 +87,7 @@ def _check(checkpoint: Checkpoint, store: Store) -> None:
 def open_run(run: Path, data: Path | None = None, out: Path | None = None, device: str = "auto") -> Opened:
     """Load a run's newest checkpoint and the data it belongs to; refuse what does not fit."""
     checkpoint = load_checkpoint(newest_checkpoint(run))
-    store = Store(_data_of(run, data))
+    store = Store(data or data_of(run))
     _check(checkpoint, store)
     checkpoint.model.to(pick_device(device))
     home = run if (run / "checkpoints").is_dir() else run.parent.parent

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tyro
-
-from lrc_jepa.commands.arguments import first_positional, parse
+from lrc_jepa.commands.arguments import Positional, Unprefixed, parse
 from lrc_jepa.commands.opened import Opened, open_run
 from lrc_jepa.commands.plan_pictures import open_loop, save_explanations, save_films
 from lrc_jepa.config import PlanConfig
@@ -30,7 +28,7 @@ from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
 class PlanArgs:
     """What to evaluate, and how."""
 
-    run: tyro.conf.Positional[Path]
+    run: Positional[Path]
     """Folder of a run or of a checkpoint."""
     pairs: int = 100
     """Start-goal pairs that are not trivial; trivial ones met while drawing come on top."""
@@ -58,18 +56,36 @@ class PlanArgs:
     """Plan with a checkpoint that has no action bounds; without this it is refused."""
     device: str = "auto"
     """auto, cpu or cuda."""
-    plan: tyro.conf.OmitArgPrefixes[PlanConfig] = PlanConfig()
+    plan: Unprefixed[PlanConfig] = PlanConfig()
+    """The search; what is left out is as the run's own recipe says (lrc plan RUN --help shows it):"""
+
+
+ABOUT = (
+    "Reach image goals of held-out episodes, beside reference policies on the same pairs. It plans as the "
+    "run's recipe says, unless an option changes that."
+)
+EXAMPLES = (
+    "lrc plan runs/first --pairs 100",
+    "lrc plan runs/first --pairs 50 --repetitions 3 --protocol    # the paper's evaluation",
+)
 
 
 def main(argv: list[str]) -> dict[str, Any]:
     """Evaluate, write rows and films, and show the table."""
-    name = first_positional(argv)
-    default = None
-    if name:
-        checkpoint = load_checkpoint(newest_checkpoint(Path(name)))
-        default = PlanArgs(run=Path(name), plan=checkpoint.config.plan)
-    description = "Reach image goals of held-out episodes; options default to what the checkpoint says."
-    args = parse(PlanArgs, argv, "plan", description, default)
+
+    def of_words(words: dict[str, str]) -> PlanArgs | None:
+        return own_search(Path(words["run"])) if "run" in words else None
+
+    return work(parse(PlanArgs, argv, "plan", ABOUT, of_words, EXAMPLES))
+
+
+def own_search(run: Path) -> PlanArgs:
+    """The arguments that leave the search of a run as it is."""
+    return PlanArgs(run=run, plan=load_checkpoint(newest_checkpoint(run)).config.plan)
+
+
+def work(args: PlanArgs) -> dict[str, Any]:
+    """Evaluate one run."""
     opened = open_run(args.run, args.data, args.out, args.device)
     own = opened.checkpoint.config.plan
     config = by_protocol("paper", args.plan, own) if args.protocol else args.plan

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tyro
 from numpy.typing import NDArray
 
-from lrc_jepa.commands.arguments import parse
+from lrc_jepa.commands.arguments import Positional, Unprefixed, parse
 from lrc_jepa.commands.opened import Opened, check_frames, open_run
 from lrc_jepa.console import progress_bar, say, table
 from lrc_jepa.data.store import Store
@@ -29,7 +28,7 @@ LOOKS = "ep_appearance"  # what the simulated worlds drew for each episode
 class ProbeArgs:
     """Which run, which probes."""
 
-    run: tyro.conf.Positional[Path]
+    run: Positional[Path]
     """Folder of a run or of a checkpoint."""
     data: Path | None = None
     """Dataset; left out: the one the run was trained on."""
@@ -41,7 +40,7 @@ class ProbeArgs:
     """Where rows go; left out: the run's folder."""
     device: str = "auto"
     """auto, cpu or cuda."""
-    probe: tyro.conf.OmitArgPrefixes[ProbeConfig] = ProbeConfig()
+    probe: Unprefixed[ProbeConfig] = ProbeConfig()
 
 
 def stored_quantities(store: Store, fit: Array, test: Array) -> dict[str, tuple[Array, Array]]:

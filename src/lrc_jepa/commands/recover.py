@@ -6,9 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import tyro
-
-from lrc_jepa.commands.arguments import parse
+from lrc_jepa.commands.arguments import Positional, Unprefixed, parse
 from lrc_jepa.commands.opened import check_frames, open_run
 from lrc_jepa.console import progress_bar, say, table
 from lrc_jepa.evaluate.recovery import RecoveryConfig, Source, chance, draw_scenes, recover
@@ -19,7 +17,7 @@ from lrc_jepa.report.recovery import summarize_recovery
 class RecoverArgs:
     """Which run, which candidates."""
 
-    run: tyro.conf.Positional[Path]
+    run: Positional[Path]
     """Folder of a run or of a checkpoint."""
     data: Path | None = None
     """Dataset; left out: the one the run was trained on."""
@@ -29,7 +27,7 @@ class RecoverArgs:
     """Where rows go; left out: the run's folder."""
     device: str = "auto"
     """auto, cpu or cuda."""
-    recovery: tyro.conf.OmitArgPrefixes[RecoveryConfig] = RecoveryConfig()
+    recovery: Unprefixed[RecoveryConfig] = RecoveryConfig()
 
 
 def main(argv: list[str]) -> dict[str, Any]:

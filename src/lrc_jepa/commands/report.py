@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tyro
-
-from lrc_jepa.commands.arguments import parse
+from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.console import say
-from lrc_jepa.errors import BadInput
 from lrc_jepa.report.page import write_page
 
 
@@ -18,7 +15,7 @@ from lrc_jepa.report.page import write_page
 class ReportArgs:
     """Which runs, and where the page goes."""
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
+    runs: Positional[tuple[Path, ...]]
     """Folders of runs, and of ablations, nuisance or theory; runs on the same pairs are compared."""
     theory: Path | None = None
     """Folder that lrc theory wrote."""
@@ -28,9 +25,15 @@ class ReportArgs:
 
 def main(argv: list[str]) -> dict[str, Any]:
     """Write the page and say where it is."""
-    args = parse(ReportArgs, argv, "report", "Write one self-contained HTML page.")
-    if not args.runs:
-        raise BadInput("name at least one run: lrc report RUN [RUN ...]")
+    about = "Write one self-contained HTML page about runs; runs on the same pairs are compared."
+    return work(parse(ReportArgs, argv, "report", about, examples=EXAMPLES))
+
+
+EXAMPLES = ("lrc report runs/first", "lrc report runs/lrc runs/lwm --theory theory --out compared")
+
+
+def work(args: ReportArgs) -> dict[str, Any]:
+    """Write one page."""
     page = write_page(args.runs, args.out, [args.theory] if args.theory else [])
     say(f"report: {page}")
     return {"report": str(page), "runs": [str(run) for run in args.runs]}

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tyro
 
 from lrc_jepa.commands import nuisance
-from lrc_jepa.commands.arguments import first_positional, parse
+from lrc_jepa.commands.arguments import Positional, Unprefixed, parse
 from lrc_jepa.commands.opened import Opened, check_frames, open_run
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import progress_bar, say, table
@@ -36,7 +35,9 @@ REFITS = 500  # of the logistic trend
 class StressArgs:
     """Which stress, which run."""
 
-    run: tyro.conf.Positional[Path]
+    kind: Positional[str]
+    """pca, pattern, brightness, hue, blur, shift or distractor."""
+    run: Positional[Path]
     """Folder of a run or of a checkpoint."""
     data: Path | None = None
     """Dataset; left out: the one the run was trained on."""
@@ -45,14 +46,15 @@ class StressArgs:
     seeds: int = 3
     """Repetitions with other candidates on the same pairs."""
     levels: tuple[float, ...] = ()
-    """Ranks or strengths; left out: the paper's, or those documented."""
+    """Ranks of the latent (pca) or strengths, in the units above; left out: the paper's, or docs/laboratory.md's."""
     refits: int = REFITS
     """Bootstrap refits of the trend (pca)."""
     out: Path | None = None
     """Where rows go; left out: the run's folder."""
     device: str = "auto"
     """auto, cpu or cuda."""
-    plan: tyro.conf.OmitArgPrefixes[PlanConfig] = PlanConfig()
+    plan: Unprefixed[PlanConfig] = PlanConfig()
+    """The search; what is left out is as the run's own recipe says:"""
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,11 @@ def _trend(rows: list[Row], ranks: list[int], stamp: Row, refits: int) -> Row:
 
 def disturb(kind: str, opened: Opened, args: StressArgs) -> list[Row]:
     """Disturb current and goal frames alike, level by level, on the same pairs."""
-    levels = [float(level) for level in args.levels or PERTURBATIONS[kind].levels]
+    disturbance = PERTURBATIONS[kind]
+    levels = [float(level) for level in args.levels or disturbance.levels]
+    for level in levels:
+        if not 0 <= level <= disturbance.highest:
+            raise BadInput(f"a level of {kind} is the {disturbance.meaning}, not {level:g}")
     test = Stressed.begin(opened, args, kind, levels)
     return test.run(
         kind,
@@ -178,21 +184,37 @@ KINDS = ("pca", *PERTURBATIONS)
 
 
 def main(argv: list[str]) -> dict[str, Any]:
-    """Choose the stress, run it, show the table."""
-    kind = first_positional(argv)
-    if kind == "nuisance":
+    """Choose the stress; nuisance, which trains, has arguments of its own."""
+    if argv and argv[0] == "nuisance":
         return nuisance.main(argv[1:])
+    return work(parse(StressArgs, argv, "stress", ABOUT, own_search, EXAMPLES))
+
+
+ABOUT = (
+    "Plan with a smaller latent or disturbed pictures, level by level, on the same pairs. KIND is pca (levels are "
+    "ranks), or a disturbance (level 0 changes nothing): "
+    + "; ".join(f"{name}: {kind.meaning}" for name, kind in PERTURBATIONS.items())
+    + ". lrc stress nuisance --help: training data that differ in looks."
+)
+EXAMPLES = (
+    "lrc stress pca runs/first",
+    "lrc stress blur runs/first --levels 0 1 2 --pairs 25 --seeds 1",
+)
+
+
+def own_search(words: dict[str, str]) -> StressArgs | None:
+    """The arguments that leave the search of a run as it is."""
+    if "run" not in words:
+        return None
+    planned = load_checkpoint(newest_checkpoint(Path(words["run"]))).config.plan
+    return StressArgs(kind=words["kind"], run=Path(words["run"]), plan=planned)
+
+
+def work(args: StressArgs) -> dict[str, Any]:
+    """Run one stress test and show its table."""
+    kind = args.kind
     if kind not in KINDS:
-        if argv and argv[0] in ("-h", "--help"):
-            say(f"lrc stress {'|'.join(KINDS)} RUN, or lrc stress nuisance: --help after the word tells more")
-            return {}
-        raise BadInput(f"say lrc stress followed by one of {', '.join(KINDS)} or nuisance")
-    name = first_positional(argv[1:])
-    default = None
-    if name:
-        planned = load_checkpoint(newest_checkpoint(Path(name))).config.plan
-        default = StressArgs(run=Path(name), plan=planned)
-    args = parse(StressArgs, argv[1:], f"stress {kind}", f"Stress test: {kind}.", default)
+        raise BadInput(f"there is no stress {kind!r}; there is {', '.join(KINDS)} and nuisance")
     opened = open_run(args.run, args.data, args.out, args.device)
     rows = pca(opened, args) if kind == "pca" else disturb(kind, opened, args)
     tested = [r for r in rows if r["kind"] == "stress"]

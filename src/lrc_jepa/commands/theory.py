@@ -8,9 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import tyro
-
-from lrc_jepa.commands.arguments import parse
+from lrc_jepa.commands.arguments import Unprefixed, parse
 from lrc_jepa.console import Bar, progress_bar, say, table
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.theory import SWEEPS, Replica, Trial, account, shape_key
@@ -39,7 +37,7 @@ class TheoryArgs:
     """Seconds instead of minutes: one seed, the base alone, too short to learn much."""
     out: Path = Path("theory")
     """Folder of the rows and figures; what is there already is not run again."""
-    base: tyro.conf.OmitArgPrefixes[TheoryConfig] = TheoryConfig()
+    base: Unprefixed[TheoryConfig] = TheoryConfig()
 
 
 QUICK = TheoryArgs(sweeps=(), seeds=1, base=TheoryConfig(steps=150, batch=64, width=32, probe_steps=100))

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import tyro
 
 from lrc_jepa.collective import rank
-from lrc_jepa.commands.arguments import first_positional, parse, pick_device
+from lrc_jepa.commands.arguments import Positional, parse, pick_device
+from lrc_jepa.commands.opened import data_of
 from lrc_jepa.config import (
     ClipConfig,
     ModelConfig,
@@ -25,6 +25,7 @@ from lrc_jepa.config import (
 )
 from lrc_jepa.console import progress_bar, say, table, warn
 from lrc_jepa.data.store import Store
+from lrc_jepa.envs import WORLDS
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import write_json
 from lrc_jepa.models import build_model, count_parameters
@@ -36,6 +37,11 @@ from lrc_jepa.train.distributed import check_shares, launch, launched, team, wai
 from lrc_jepa.train.estimate import estimate
 from lrc_jepa.train.loop import Pieces, Progress, assemble, check_data, count_clips, fit, total_steps
 
+EXAMPLES = (
+    "lrc train tworoom-lrc-micro --data datasets/tworoom-clean --out runs/first",
+    "lrc train tworoom-lrc-micro --model.context.queries 4 --train.lr 5e-4 --train.seed 1",
+    "lrc train bridge-lrc-paper --dry-run",
+)
 PARTS = ("clip", "model", "objective", "train", "plan")
 
 
@@ -43,7 +49,7 @@ PARTS = ("clip", "model", "objective", "train", "plan")
 class TrainArgs:
     """What to train, on what, and where to."""
 
-    recipe: tyro.conf.Positional[str]
+    recipe: Positional[str]
     """world-system-size, such as tworoom-lrc-micro."""
     data: Path | None = None
     """Folder of the dataset; left out: datasets/WORLD-clean."""
@@ -67,12 +73,14 @@ class TrainArgs:
 
     @classmethod
     def of(cls, config: RunConfig) -> TrainArgs:
-        """The arguments that leave a recipe as it is; every term can be given a weight."""
+        """The arguments that leave a recipe as it is."""
         parts = {part: getattr(config, part) for part in PARTS}
-        given = config.objective.weights
-        weights = {**given, **{name: 0.0 for name in TERMS if name not in given}}
-        objective = dataclasses.replace(config.objective, weights=weights)
-        return cls(config.recipe, **{**parts, "objective": objective})
+        return cls(config.recipe, **parts)
+
+    @classmethod
+    def of_words(cls, words: dict[str, str]) -> TrainArgs | None:
+        """The arguments that leave the recipe among the words as it is."""
+        return cls.of(get_recipe(words["recipe"])) if "recipe" in words else None
 
     def resolve(self) -> RunConfig:
         """The recipe with what the command line changed.
@@ -81,9 +89,9 @@ class TrainArgs:
         """
         recipe = get_recipe(self.recipe)
         config = dataclasses.replace(recipe, **{part: getattr(self, part) for part in PARTS})
-        table = config.objective.weights
-        kept = {name: table[name] for name in table if table[name] or name in recipe.objective.weights}
-        config = dataclasses.replace(config, objective=dataclasses.replace(config.objective, weights=kept))
+        for term in config.objective.weights:
+            if term not in TERMS:
+                raise BadInput(f"there is no term {term!r} to weigh; there is {', '.join(TERMS)}")
         return dataclasses.replace(config, system=reported_name(config, recipe))
 
 
@@ -155,29 +163,54 @@ SHOWN = ("total", "prediction", "sigreg", "std", "context", "reconstruction", "i
 
 def main(argv: list[str]) -> dict[str, Any]:
     """Train, or with --dry-run only tell what training would be."""
-    name = first_positional(argv)
-    default = TrainArgs.of(get_recipe(name)) if name else None
-    description = (
+    about = (
         "Train a recipe, named world-system-size. "
         f"Worlds: {', '.join(SETTINGS)}. Systems: {', '.join(SYSTEMS)}. Sizes: {', '.join(SIZES)}. "
-        "Every number of the recipe is an option below; lrc train RECIPE --help shows its values."
+        "Every number of a recipe is an option; lrc train RECIPE --help-all shows them with their values."
     )
-    args = parse(TrainArgs, argv, "train", description, default)
-    config = args.resolve()
-    if args.dry_run:
-        return dry_run(config, args.data)
-    out = args.out or Path("runs") / args.recipe
-    check_out(out, resume=args.resume, overwrite=args.overwrite)
-    data = args.data or Path("datasets") / f"{config.world}-clean"
-    store = Store(data)
-    if config.world in ANY_ACTIONS:
-        config = dataclasses.replace(config, action_dim=store.action.shape[1])
-    check_data(config, store)
-    check_shares(config.train, args.nproc)
-    if args.nproc > 1 and not launched():
+    args = parse(TrainArgs, argv, "train", about, TrainArgs.of_words, EXAMPLES)
+    if args.nproc > 1 and not args.dry_run and not launched():
+        prepare(args)  # what cannot work is said once, not by every process
         return launch(["train", *argv], args.nproc)
+    return work(args)
+
+
+def work(args: TrainArgs) -> dict[str, Any]:
+    """Train in this process, which may be one of several."""
+    if args.dry_run:
+        return dry_run(args.resolve(), args.data)
+    config, store, out = prepare(args)
     with team(pick_device(args.device)) as device:
         return train(args, config, store, out, device)
+
+
+def prepare(args: TrainArgs) -> tuple[RunConfig, Store, Path]:
+    """The configuration, the data and the folder of a run, checked before anything is changed."""
+    config = args.resolve()
+    out = args.out or Path("runs") / args.recipe
+    check_out(out, resume=args.resume, overwrite=args.overwrite)
+    store = Store(find_data(config, args.data, out if args.resume else None))
+    config = fit_actions(config, store)
+    check_data(config, store)
+    check_shares(config.train, args.nproc)
+    return config, store, out
+
+
+def find_data(config: RunConfig, given: Path | None, resumed: Path | None = None) -> Path:
+    """The dataset given, that of the run which is resumed, or the usual one of the recipe's world."""
+    if given is None and resumed is not None:
+        return data_of(resumed)
+    usual = Path("datasets") / f"{config.world}-clean"
+    if given is None and not usual.exists():
+        made = f"make it with lrc collect {config.world}, or " if config.world in WORLDS else ""
+        raise BadInput(f"there is no dataset at {usual}: {made}name one with --data")
+    return given or usual
+
+
+def fit_actions(config: RunConfig, store: Store) -> RunConfig:
+    """The action width of the data, where the recipe is for any robot."""
+    width = store.action.shape[1] if config.world in ANY_ACTIONS else config.action_dim
+    return dataclasses.replace(config, action_dim=width)
 
 
 def train(
@@ -204,12 +237,14 @@ def train(
 
 def dry_run(config: RunConfig, data: Path | None) -> dict[str, Any]:
     """Parameters by part, steps, and what time and memory a run would take on this machine."""
+    clips = SETTINGS[config.world].clips
+    if data is not None:
+        store = Store(data)
+        config = fit_actions(config, store)
+        clips = count_clips(config, store)
     unloaded = dataclasses.replace(config.model, backbone=without_weights(config.model.backbone))
     model = build_model(dataclasses.replace(config, model=unloaded))
     parameters = count_parameters(model)
-    clips = SETTINGS[config.world].clips
-    if data is not None:
-        clips = count_clips(config, Store(data))
     steps = total_steps(config, clips)
     cost = estimate(config, model, steps)
     table(

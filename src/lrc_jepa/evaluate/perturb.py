@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -79,15 +80,25 @@ class Kind:
     draw: Callable[[np.random.Generator], Array]
     apply: Callable[[Array, Array, float, int], Array]
     levels: tuple[float, ...]
+    meaning: str
+    """What a level is, and its unit."""
+    highest: float = math.inf
+    """The strongest level that means anything."""
 
 
 PERTURBATIONS: dict[str, Kind] = {
-    "pattern": Kind(_mosaic, pattern, (0, 0.05, 0.10, 0.15, 0.20, 0.30, 0.40, 0.50)),
-    "brightness": Kind(_signed, brightness, (0, 0.1, 0.2, 0.3, 0.5)),
-    "hue": Kind(_signed, hue, (0, 0.1, 0.25, 0.5, 1.0)),
-    "blur": Kind(_signed, blur, (0, 0.5, 1.0, 1.5, 2.0)),
-    "shift": Kind(_signed_pair, shift, (0, 0.02, 0.04, 0.08, 0.12)),
-    "distractor": Kind(_signed, distractor, (0, 0.25, 0.5, 0.75, 1.0)),
+    "pattern": Kind(
+        _mosaic, pattern, (0, 0.05, 0.10, 0.15, 0.20, 0.30, 0.40, 0.50), "opacity of a mosaic, 0 to 1", 1
+    ),
+    "brightness": Kind(
+        _signed, brightness, (0, 0.1, 0.2, 0.3, 0.5), "largest share by which it gets darker or brighter"
+    ),
+    "hue": Kind(_signed, hue, (0, 0.1, 0.25, 0.5, 1.0), "largest turn of the colours, in half turns"),
+    "blur": Kind(_signed, blur, (0, 0.5, 1.0, 1.5, 2.0), "width in pixels at 64 a side"),
+    "shift": Kind(
+        _signed_pair, shift, (0, 0.02, 0.04, 0.08, 0.12), "largest shift, as a share of the side", 1
+    ),
+    "distractor": Kind(_signed, distractor, (0, 0.25, 0.5, 0.75, 1.0), "opacity of a moving disc, 0 to 1", 1),
 }
 """Every perturbation by name; level 0 changes nothing."""
 

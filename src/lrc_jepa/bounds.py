@@ -1,0 +1,96 @@
+"""Bounds that are part of a type, such as `Annotated[int, Range(1)]`, and the one place that checks them.
+
+The same check serves the command line, files and Python: only the name that an error gives to the value
+differs, so that everyone reads it as they wrote it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from lrc_jepa.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers from `low` to `high`; with `open`, neither end is one of them."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    open: bool = False
+
+    def holds(self, value: float) -> bool:
+        """Whether a number lies in the range; infinity and NaN lie in none."""
+        if not math.isfinite(value):
+            return False
+        return self.low < value < self.high if self.open else self.low <= value <= self.high
+
+    def __str__(self) -> str:
+        if math.isinf(self.high):
+            return f"above {self.low:g}" if self.open else f"at least {self.low:g}"
+        if self.high >= LARGEST_SEED:
+            return f"{self.low:g} to {self.high}"
+        return (
+            f"above {self.low:g} and below {self.high:g}" if self.open else f"{self.low:g} to {self.high:g}"
+        )
+
+
+LARGEST_SEED = 2**31 - 1  # a planner's generator has the seed and the number of an episode in 64 bits
+
+Count = Annotated[int, Range(1)]
+Natural = Annotated[int, Range(0)]
+Seed = Annotated[int, Range(0, LARGEST_SEED)]
+Positive = Annotated[float, Range(0, open=True)]
+NonNegative = Annotated[float, Range(0)]
+Share = Annotated[float, Range(0, 1)]
+"""A part of a whole; none and all of it are shares too."""
+
+
+def check(hint: Any, value: Any, name: str) -> None:
+    """Refuse a value outside the range or the choice that its type names; `name` is what the user calls it."""
+    choices = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if value is None and type(None) in choices:
+        return
+    for choice in choices:
+        origin, parts = typing.get_origin(choice), typing.get_args(choice)
+        if origin is Annotated:
+            for bound in (part for part in parts[1:] if isinstance(part, Range)):
+                _check_number(bound, value, name)
+            check(parts[0], value, name)
+        elif origin is typing.Literal and value not in parts:
+            raise BadInput(f"{name} must be one of {', '.join(map(str, parts))}, not {value!r}")
+        elif origin is tuple:
+            inner = [parts[0]] * len(value) if parts[-1] is ... else parts
+            for part, item in zip(inner, value, strict=False):
+                check(part, item, name)
+
+
+def _check_number(bound: Range, value: Any, name: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadInput(f"{name} must be a number, not {value!r}")
+    if not bound.holds(value):
+        raise BadInput(f"{name} must be {bound}, not {value!r}")
+
+
+_hints: dict[Any, dict[str, Any]] = {}
+
+
+def hints_of(kind: type[Any]) -> dict[str, Any]:
+    """The types of a dataclass's fields, with their bounds; worked out once for each class."""
+    if kind not in _hints:
+        known = typing.get_type_hints(kind, include_extras=True)
+        _hints[kind] = {field.name: known[field.name] for field in dataclasses.fields(kind)}
+    return _hints[kind]
+
+
+class Checked:
+    """A base for dataclasses whose values are held to the bounds in their types as they are made."""
+
+    def __post_init__(self) -> None:
+        for name, hint in hints_of(type(self)).items():
+            check(hint, getattr(self, name), f"{type(self).__name__}.{name}")
