@@ -13,10 +13,11 @@ from lrc_jepa.config import EncoderConfig
 from lrc_jepa.data.features import find_features, write_features
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
+from lrc_jepa.files import file_digest
 from lrc_jepa.models import build_model, count_parameters
-from lrc_jepa.models.backbones import Source, load_backbone
+from lrc_jepa.models.backbones import HUB, Source, load_backbone, original_name
 from lrc_jepa.models.vit import Pixels
-from lrc_jepa.recipes import get_recipe
+from lrc_jepa.recipes import get_recipe, reported_name
 from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
 from lrc_jepa.train.loop import assemble, fit, train_step
 
@@ -132,7 +133,8 @@ REFUSED = {
     "dinov2": "names no backbone",
     "resnet:somewhere": "names no backbone",
     "dinov2:/nowhere/at/all": "no folder /nowhere/at/all",
-    "dinov2:facebook/dinov2-small": "pin the revision",
+    "dinov2:facebook/dinov2-small": r"pin the revision.*or say dinov2:\./facebook/dinov2-small",
+    "dinov2:./facebook/dinov2-small": r"no folder \./facebook/dinov2-small",
     "random:x": "random:SEED",
     "checkpoint:/nowhere": "lrc train",
 }
@@ -152,7 +154,7 @@ def test_without_cache_and_network_the_sentence_says_where_to_put_the_files(monk
         raise OSError("no route")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", unreachable)
-    with pytest.raises(BadInput, match=r"neither in the hub's cache.*--model.backbone dinov2:FOLDER"):
+    with pytest.raises(BadInput, match=r"neither in the hub's cache.*--model.backbone dinov2:./FOLDER"):
         load_backbone("dinov2:facebook/dinov2-small@abc", DINO)
 
 
@@ -192,6 +194,61 @@ def test_a_class_token_is_not_to_be_had_from_a_backbone():
 def test_sources_are_taken_apart():
     assert Source.parse("dinov2:a/b@c") == Source("dinov2", "a/b", "c")
     assert Source.parse("checkpoint:runs/a@b") == Source("checkpoint", "runs/a@b")
+    assert Source.parse("dinov2:./a/b@c") == Source("dinov2", "./a/b@c")
+    for text, on_hub in {"a/b": True, "./a": False, "../a": False, "/a/b": False, "~/a": False}.items():
+        assert Source.parse(f"vjepa2:{text}").on_hub == on_hub, text
+
+
+@pytest.fixture
+def tiny_original(monkeypatch, dinov2):
+    """The tiny network as if it were what the authors published."""
+    published = file_digest(dinov2 / "model.safetensors")
+    monkeypatch.setitem(HUB, "dinov2", dataclasses.replace(HUB["dinov2"], sha256=published))
+    return original_name("dinov2")
+
+
+def test_a_folder_of_the_originals_name_does_not_stand_in_for_it(
+    tiny_original, dinov2, tmp_path, monkeypatch
+):
+    """The hub is asked for ORG/NAME; a folder of that name is used, and named, only as ./ORG/NAME."""
+    import huggingface_hub
+
+    asked = []
+    monkeypatch.setattr(
+        huggingface_hub, "snapshot_download", lambda name, **more: asked.append((name, more)) or str(dinov2)
+    )
+    monkeypatch.chdir(tmp_path)
+    stand_in = tmp_path / "facebook" / "dinov2-small"
+    stand_in.mkdir(parents=True)
+    (stand_in / "model.safetensors").write_bytes(b"other weights")
+    found = load_backbone(tiny_original, DINO)
+    assert asked[0][0] == "facebook/dinov2-small" and asked[0][1]["revision"] == HUB["dinov2"].revision
+    assert found.fingerprint == HUB["dinov2"].sha256
+
+    def reported(backbone):
+        recipe = get_recipe("tworoom-dino-wm-paper")
+        model = dataclasses.replace(recipe.model, backbone=backbone)
+        return reported_name(dataclasses.replace(recipe, model=model), recipe)
+
+    assert reported(tiny_original) == "dino-wm"
+    assert reported("dinov2:./facebook/dinov2-small") == "dino-wm[dinov2]"
+    assert reported("dinov2:facebook/dinov2-small@main") == "dino-wm[dinov2]"
+    assert reported(f"dinov2:{dinov2}") == "dino-wm"  # the original's bytes, wherever they lie
+
+
+def test_the_known_hash_is_compared_when_the_hub_gives_the_weights(
+    tiny_original, dinov2, tmp_path, monkeypatch
+):
+    import huggingface_hub
+    from safetensors.torch import load_file, save_file
+
+    cache = _copy(dinov2, tmp_path / "cache")
+    weights = load_file(cache / "model.safetensors")
+    save_file({k: v + 1e-3 for k, v in weights.items()}, cache / "model.safetensors", {"format": "pt"})
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *args, **more: str(cache))
+    with pytest.raises(BadInput, match="are not those that facebook/dinov2-small has at revision"):
+        load_backbone(tiny_original, DINO)
+    assert load_backbone("dinov2:facebook/dinov2-small@another", DINO).fingerprint  # nothing is known of it
 
 
 # Stored features

@@ -145,8 +145,9 @@ class ModelConfig:
     family: str = "lrc"
     """Which network, a key of `models.MODELS`: lrc and compact (one vector a frame), patches, slots."""
     backbone: str = ""
-    """Frozen encoder weights, KIND:WHERE[@REVISION]: dinov2:FOLDER_OR_HUB_ID, vjepa2:FOLDER_OR_HUB_ID,
-    checkpoint:RUN (patch tokens of a model trained here), random:SEED; empty: trained from scratch."""
+    """Frozen encoder weights, KIND:WHERE[@REVISION]: dinov2 or vjepa2 from the hub (:ORG/NAME@REVISION) or
+    a folder (:./FOLDER), checkpoint:RUN (patch tokens of a model trained here), random:SEED; empty: trained
+    from scratch."""
     encoder: EncoderConfig = EncoderConfig()
     latent: int = 192
     """Width of z, and of each context token."""

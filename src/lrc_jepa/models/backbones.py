@@ -1,7 +1,9 @@
 """Frozen encoders: patch tokens from weights that somebody else, or an earlier run, has trained.
 
-A backbone is named KIND:WHERE[@REVISION]. What is loaded must have the shape that the run's
-`model.encoder` declares. A checkpoint holds the backbone's fingerprint, not its weights.
+A backbone is named KIND:WHERE[@REVISION]. Published weights are the hub's where WHERE is ORG/NAME, and a
+folder's where it is any other path (./ORG/NAME): a folder never stands in for the hub unasked. What is loaded
+must have the shape that the run's `model.encoder` declares. A checkpoint holds the backbone's fingerprint,
+not its weights.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from lrc_jepa.config import EncoderConfig, RunConfig, from_dict
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import digest, file_digest, read_json
 from lrc_jepa.models.vit import VisionTransformer
+
+HUB_ID = re.compile(r"(?!\.\.?/)[\w.-]+/[\w.-]+")
 
 Read = Callable[[Any, Tensor], Tensor]
 """A network and normalised pixels (B,3,h,w) -> patch tokens (B,L,W)."""
@@ -42,8 +46,14 @@ class Source:
             raise BadInput(
                 f"{text!r} names no backbone: say KIND:WHERE[@REVISION] with a kind of {', '.join(KINDS)}"
             )
-        where, _, revision = rest.partition("@") if kind in HUB else (rest, "", "")
-        return cls(kind, where, revision)
+        where, _, revision = rest.partition("@")
+        named = cls(kind, where, revision)
+        return named if named.on_hub else cls(kind, rest)
+
+    @property
+    def on_hub(self) -> bool:
+        """Whether the weights are the hub's, not a folder's."""
+        return self.kind in HUB and HUB_ID.fullmatch(self.where) is not None
 
 
 @dataclass(frozen=True)
@@ -182,14 +192,17 @@ def transformers_library() -> Any:
 
 
 def _hub_folder(source: Source) -> Path:
-    """The folder with the weights: a local one, or the hub's cache."""
-    local = Path(source.where).expanduser()
-    if local.is_dir():
+    """The folder with the weights: the one that is named, or the hub's cache."""
+    if not source.on_hub:
+        local = Path(source.where).expanduser()
+        if not local.is_dir():
+            raise BadInput(f"there is no folder {source.where} with the weights of a {source.kind} backbone")
         return local
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", source.where):
-        raise BadInput(f"there is no folder {source.where} with the weights of a {source.kind} backbone")
     if not source.revision:
-        raise BadInput(f"pin the revision of {source.where}: {source.kind}:{source.where}@REVISION")
+        raise BadInput(
+            f"pin the revision of {source.where} ({source.kind}:{source.where}@REVISION), "
+            f"or say {source.kind}:./{source.where} if it is a folder"
+        )
     transformers_library()
     from huggingface_hub import logging, snapshot_download
 
@@ -207,7 +220,7 @@ def _hub_folder(source: Source) -> Path:
             reason = type(error).__name__
     raise BadInput(
         f"the weights {source.where} are neither in the hub's cache nor to be had from the network ({reason}); "
-        f"put config.json and model.safetensors into a folder and pass --model.backbone {source.kind}:FOLDER"
+        f"put config.json and model.safetensors into a folder and pass --model.backbone {source.kind}:./FOLDER"
     )
 
 
@@ -227,6 +240,11 @@ def _from_hub(source: Source, shape: EncoderConfig) -> Frozen:
     if described.get("model_type") != source.kind:
         raise BadInput(f"{what} is a model of type {described.get('model_type')!r}")
     fingerprint = _weights_digest(folder, what)
+    if _names_original(source) and fingerprint != hub.sha256:
+        raise BadInput(
+            f"the weights in {folder} are not those that {source.where} has at revision {source.revision}: "
+            "delete that folder and fetch them again"
+        )
     kind = getattr(library, hub.model)
     try:
         model, info = kind.from_pretrained(folder, local_files_only=True, output_loading_info=True)
@@ -329,12 +347,16 @@ def original_name(kind: str) -> str:
     return f"{kind}:{HUB[kind].original}@{HUB[kind].revision}"
 
 
+def _names_original(source: Source) -> bool:
+    """Whether this is the hub's name of the authors' weights; loading them compares their hash."""
+    hub = HUB[source.kind]
+    return (source.where, source.revision) == (hub.original, hub.revision)
+
+
 def is_original(name: str) -> bool:
     """Whether these are the weights that the authors used: the hub's, or a folder with the same bytes."""
     source = Source.parse(name)
-    if source.kind not in HUB:
-        return False
-    if name == original_name(source.kind):
-        return True
+    if source.kind not in HUB or source.on_hub:
+        return source.kind in HUB and _names_original(source)
     weights = Path(source.where).expanduser() / "model.safetensors"
     return weights.is_file() and file_digest(weights) == HUB[source.kind].sha256
