@@ -16,8 +16,8 @@ from test_plan import Walk
 
 from lrc_jepa.commands import ablate, intervene, nuisance, probe, recover, stress
 from lrc_jepa.commands.opened import open_run
-from lrc_jepa.config import with_value
-from lrc_jepa.data.clips import Split
+from lrc_jepa.config import ClipConfig, with_value
+from lrc_jepa.data.clips import Clips, Split
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.control import make_task
@@ -26,7 +26,7 @@ from lrc_jepa.evaluate.masks import make_masks, mask_quantities, read_masks
 from lrc_jepa.evaluate.perturb import PERTURBATIONS, PerturbedTask
 from lrc_jepa.evaluate.pictures import psnr, psnr_moving, ssim
 from lrc_jepa.evaluate.probes import ProbeConfig, draw_frames, fit_probe, pearson, probe_table
-from lrc_jepa.evaluate.recovery import RecoveryConfig, Scenes, chance, rank
+from lrc_jepa.evaluate.recovery import RecoveryConfig, Scenes, chance, draw_scenes, rank
 from lrc_jepa.evaluate.recovery import recover as recover_rows
 from lrc_jepa.evaluate.stress import Projected, fit_logistic, logistic_band, ranks_for
 from lrc_jepa.models.streams import frame_streams
@@ -64,8 +64,8 @@ def linear_scenes(count=40, horizon=3, seed=0):
     frames = torch.zeros(count, horizon + 2, 3, 8, 8, dtype=torch.uint8)
     frames[:, :, 0] = torch.arange(count, dtype=torch.uint8)[:, None, None, None]
     frames[:, :, 1] = torch.arange(horizon + 2, dtype=torch.uint8)[None, :, None, None]
-    clip = Clip(frames=frames, actions=actions, episodes=torch.arange(count))
-    return LinearWorld(states), Scenes(clip, actions[:, 1:], torch.arange(count))
+    clip = Clip(frames=frames[:, 1:], actions=actions[:, 1:], episodes=torch.arange(count))
+    return LinearWorld(states), Scenes(clip, actions[:, 0], actions[:, 1:], torch.arange(count))
 
 
 @pytest.mark.parametrize("source", ["gaussian", "real"])
@@ -76,6 +76,32 @@ def test_a_perfect_model_recovers_every_action(source):
     for horizon in (1, 2, 3):
         found = summarize_recovery(rows, source, horizon)["model"]
         assert found["recall@1"] == 1.0 and found["rank"] == 0.0
+
+
+def test_recovery_reads_no_frame_for_its_action_alone(store, monkeypatch):
+    """Frames of starts and what follows, none of the pool; the scenes are those of whole clips."""
+    read = []
+
+    class Watched:
+        def __init__(self, pixels):
+            self.pixels, self.shape = pixels, pixels.shape
+
+        def __getitem__(self, rows):
+            read.append(np.asarray(rows))
+            return self.pixels[rows]
+
+    config = RecoveryConfig(candidates=30, horizon=3, scenes=5)
+    spec, normalizer = Walk().spec, ActionNormalizer.fit(store, np.arange(4))
+    whole = Clips(store, np.arange(6), ClipConfig(history=2, targets=3, frameskip=2), normalizer)
+    rng = np.random.default_rng(config.seed)
+    by_hand, pool = whole.gather(rng.permutation(len(whole))[:5]), rng.permutation(len(whole))[:300]
+    monkeypatch.setitem(store.columns, "pixels", Watched(store.pixels))
+    scenes = draw_scenes(store, np.arange(6), spec, normalizer, config)
+    assert torch.equal(scenes.clip.frames, by_hand.frames[:, 1:])
+    assert torch.equal(scenes.clip.actions, by_hand.actions[:, 1:])
+    assert torch.equal(scenes.last, by_hand.actions[:, 0])
+    assert sum(rows.size for rows in read) == 5 * 4
+    assert torch.equal(scenes.others, whole.gather(pool).actions[:, 1:])
 
 
 def test_a_random_model_ranks_in_the_middle():
@@ -89,7 +115,8 @@ def test_a_random_model_ranks_in_the_middle():
 
 def test_actions_one_block_off_lose_the_recovery():
     model, scenes = linear_scenes()
-    shifted = dataclasses.replace(scenes.clip, actions=scenes.clip.actions.roll(1, dims=1))
+    late = torch.cat([scenes.last[:, None], scenes.clip.actions[:, :-1]], dim=1)
+    shifted = dataclasses.replace(scenes.clip, actions=late)
     config = RecoveryConfig(candidates=100, horizon=3, scenes=40)
     rows = recover_rows(model, dataclasses.replace(scenes, clip=shifted), "gaussian", config)
     assert summarize_recovery(rows, "gaussian", 3)["model"]["recall@1"] < 0.5
@@ -463,8 +490,7 @@ def test_without_a_simulator_the_laboratory_still_imagines(home, monkeypatch):
     kinds = [row["kind"] for row in read_rows(home / "results.jsonl")]
     assert kinds.count("openloop") == 2 * DEBUG.plan.horizon and kinds.count("rollout") == 3
     assert found["open loop"].done(opened)
-    short = dataclasses.replace(DEBUG, plan=dataclasses.replace(DEBUG.plan, horizon=500))
-    opened = dataclasses.replace(opened, checkpoint=dataclasses.replace(opened.checkpoint, config=short))
+    opened.store.ep_len = np.full_like(opened.store.ep_len, 5)  # as if every episode ended within a block
     with pytest.raises(BadInput, match="long enough"):
         lab._open_loop(opened)
 

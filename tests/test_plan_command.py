@@ -14,6 +14,9 @@ from lrc_jepa.commands import plan
 from lrc_jepa.commands.train import prepare_run
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.data.clips import Split
+from lrc_jepa.envs import get_world
+from lrc_jepa.envs.appearance import Appearance
+from lrc_jepa.envs.collect import collect
 from lrc_jepa.evaluate.control import Planner, make_scene, make_task
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.models import build_model
@@ -180,3 +183,14 @@ def test_the_papers_protocol_is_one_flag_away(run, tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "evaluate", lambda opened, args, config: asked.append(config) or {})
     plan.main([str(run), "--protocol", "--seed", "5", "--out", str(tmp_path)])
     assert asked == [PlanConfig(seed=5)]
+
+
+def test_short_held_out_episodes_are_planned_and_imagined_as_far_as_they_go(run, tmp_path):
+    """Episodes of 41 frames have eight blocks, not the ten of two plans: all that is asked is still done."""
+    data = tmp_path / "data"
+    collect(get_world("tworoom"), data, episodes=8, size=32, appearance=Appearance(), seed=0, length=41)
+    out = tmp_path / "out"
+    plan.main([str(run), "--data", str(data), "--pairs", "3", "--films", "0", "--out", str(out), *FEW])
+    rows = read_rows(out / "results.jsonl")
+    assert [r["steps_ahead"] for r in rows if r["kind"] == "openloop"] == list(range(1, 9))
+    assert sum(r["kind"] == "control" and r["actor"] == "lrc" and not r["trivial"] for r in rows) == 3

@@ -13,6 +13,7 @@ from lrc_jepa.config import GradientConfig, ImprovedConfig
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.plan.icem import coloured, colouring
+from lrc_jepa.plan.mppi import weigh
 from lrc_jepa.plan.planners import shift
 from lrc_jepa.plan.search import Box, episode_generators
 
@@ -115,7 +116,12 @@ def test_evaluations_are_counted(name):
 
     plan = planned(name, cost)
     assert plan.evaluations == sum(rows)
-    expected = {"cem": 10 * 64 * 3, "mppi": 10 * 64 * 3, "shooting": 10 * 64 * 3, "gradient": 10 * 8 * 3 * 3}
+    expected = {
+        "cem": 10 * 64 * 3,
+        "mppi": 10 * 64 * 3,
+        "shooting": 10 * 64 * 3,
+        "gradient": (10 * 3 + 1) * 8 * 3,
+    }
     assert plan.evaluations == expected.get(name, plan.evaluations)
     if name == "icem":
         assert plan.evaluations < 0.6 * expected["cem"]
@@ -196,6 +202,45 @@ def test_costs_that_are_not_numbers_are_never_chosen():
     for name in ("cem", "icem", "mppi", "shooting"):
         plan = planned(name, cost)
         assert torch.isfinite(plan.actions).all() and torch.isfinite(plan.best_cost).all(), name
+
+
+def test_mppi_gives_no_weight_to_infinite_costs():
+    """With three finite candidates among eight elites, the mean is theirs, by the formula."""
+    finite = torch.zeros(64, dtype=torch.bool)
+    finite[[5, 20, 41]] = True
+    seen = []
+
+    def cost(plans):
+        seen.append(plans.clone())
+        costs = (plans - 0.5).square().sum(dim=(2, 3))
+        return torch.where(finite, costs, torch.inf)
+
+    plan = planned("mppi", cost, config=dataclasses.replace(CONFIG, iterations=1))
+    for b in range(2):
+        few = seen[0][b][finite]
+        costs = (few - 0.5).square().sum(dim=(1, 2))
+        weights = torch.exp(-(costs - costs.min()) / (0.5 * (costs.max() - costs.min())))
+        by_hand = (weights[:, None, None] * few).sum(dim=0) / weights.sum()
+        assert torch.allclose(plan.actions[b], by_hand, atol=1e-5)
+    dear = torch.tensor([[torch.inf] * 3, [1.0, 1.0, 1.0], [1.0, torch.inf, torch.inf]])
+    assert torch.allclose(weigh(dear, 0.5), torch.tensor([[1 / 3] * 3, [1 / 3] * 3, [1.0, 0.0, 0.0]]))
+
+
+@pytest.mark.parametrize("name", ["gradient", "cem+gradient", "icem+gradient"])
+def test_the_last_gradient_step_is_scored(name):
+    """Every step is downhill here, so the best plan is where the last one led."""
+    seen = []
+
+    def cost(plans):
+        seen.append(plans.detach().clone())
+        return (plans - 0.9).square().sum(dim=(2, 3))
+
+    gradient = GradientConfig(starts=1, rate=0.4, polish=3)
+    plan = planned(name, cost, config=dataclasses.replace(CONFIG, iterations=3, gradient=gradient))
+    values = [float((plans[0] - 0.9).square().sum(dim=(1, 2)).min()) for plans in seen]
+    assert values[-1] < min(values[:-1]) and torch.equal(plan.actions[0], seen[-1][0, 0])
+    steps = 3 + (3 if "+" in name else 0)
+    assert plan.best_cost.shape == plan.spread.shape == (2, steps + 1)
 
 
 def test_gradient_planners_work_inside_inference_mode():

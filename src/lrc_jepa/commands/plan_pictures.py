@@ -58,12 +58,14 @@ def save_films(
 
 
 def open_loop(opened: Opened, stamp: Row, config: PlanConfig) -> list[Row]:
-    """Latent error along recorded actions, and strips of decoded rollouts."""
+    """Latent error along recorded actions, and strips of decoded rollouts, as far as episodes go."""
     deployment = opened.checkpoint.deployment
     if opened.store.image_size != deployment.spec.image_size:
         return []
     heldout, steps = opened.split.heldout, 2 * config.horizon
     clips = long_clips(opened.store, heldout, deployment.spec, deployment.normalizer, steps)
+    if clips is None:
+        return []
     errors = open_loop_error(opened.model, clips, 128)
     ids = np.linspace(0, len(clips) - 1, 3).astype(int)
     pictures = decoded_strips(opened.model, clips, ids)

@@ -99,15 +99,18 @@ class Clips:
         rows = self.frame_rows(clips)  # (B, T)
         size = 0 if "features" in self.columns else self.store.image_size
         pixels = self.pixels[rows] if size else np.zeros((*rows.shape, 0, 0, 3), np.uint8)  # (B, T, h, w, 3)
-        steps = self.starts[clips][:, None] + np.arange((self.frames - 1) * self.config.frameskip)
-        blocks = self.actions[steps].reshape(len(clips), self.frames - 1, -1)  # (B, T-1, A)
         return Clip(
             frames=torch.from_numpy(pixels).permute(0, 1, 4, 2, 3),
-            actions=torch.from_numpy(blocks),
+            actions=self.blocks(clips),
             episodes=torch.from_numpy(self.episode_of[clips]),
             far=self._far(clips) if self.config.far else None,
             **{name: torch.from_numpy(column[rows]) for name, column in self.columns.items()},
         )
+
+    def blocks(self, clips: Array) -> torch.Tensor:
+        """The normalised action blocks (B,T-1,A) of the clips with these numbers, without their frames."""
+        steps = self.starts[clips][:, None] + np.arange((self.frames - 1) * self.config.frameskip)
+        return torch.from_numpy(self.actions[steps].reshape(len(clips), self.frames - 1, -1))
 
     def _far(self, clips: Array) -> torch.Tensor:
         """One more frame of each clip's episode (B,3,h,w), always the same for the same clip.

@@ -20,12 +20,16 @@ from lrc_jepa.types import Clip, Factors, Spec
 Array = NDArray[Any]
 
 
-def long_clips(store: Store, episodes: Array, spec: Spec, normalizer: ActionNormalizer, steps: int) -> Clips:
-    """Clips of one start frame and `steps` further frames, from episodes long enough for them."""
-    span = steps * spec.frameskip + 1
-    fitting = episodes[store.ep_len[episodes] >= span]
+def long_clips(
+    store: Store, episodes: Array, spec: Spec, normalizer: ActionNormalizer, steps: int
+) -> Clips | None:
+    """Clips of one start frame and `steps` further frames, or as many as the longest episode has.
+
+    None where no episode spans a single block.
+    """
+    steps = min(steps, (int(store.ep_len[episodes].max()) - 1) // spec.frameskip)
     shape = ClipConfig(history=1, targets=steps, frameskip=spec.frameskip)
-    return Clips(store, fitting, shape, normalizer)
+    return Clips(store, episodes, shape, normalizer) if steps else None
 
 
 @torch.inference_mode()

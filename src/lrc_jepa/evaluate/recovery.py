@@ -48,9 +48,10 @@ class RecoveryConfig:
 
 @dataclass(frozen=True)
 class Scenes:
-    """Clips with one block before the start, so that the last action is known."""
+    """What is ranked: clips, the block that led to each of their starts, and the sequences of other clips."""
 
-    clip: Clip  # frames (B, 2 + H, ...), actions (B, 1 + H, A)
+    clip: Clip  # frames (B, 1 + H, ...), actions (B, H, A)
+    last: Tensor  # (B, A), the block before the start
     others: Tensor  # (P, H, A), sequences of other clips
     other_episodes: Tensor  # (P,)
 
@@ -59,21 +60,25 @@ def draw_scenes(
     store: Store, episodes: Array, spec: Spec, normalizer: ActionNormalizer, config: RecoveryConfig
 ) -> Scenes:
     """Clips from held-out episodes, and a pool of real sequences to rank against."""
-    shape = ClipConfig(history=2, targets=config.horizon, frameskip=spec.frameskip)
+    # The frame before the start is not seen: only the block that leaves it is asked for.
+    whole = ClipConfig(history=2, targets=config.horizon, frameskip=spec.frameskip)
     span = (config.horizon + 1) * spec.frameskip + 1
     fitting = episodes[store.ep_len[episodes] >= span]
     if len(fitting) < 2:
         raise BadInput(f"fewer than 2 held-out episodes have the {span} frames that recovery needs")
-    clips = Clips(store, fitting, shape, normalizer)
+    clips = Clips(store, fitting, whole, normalizer)
     rng = np.random.default_rng(config.seed)
     ids = rng.permutation(len(clips))[: config.scenes]
-    pool = clips.gather(rng.permutation(len(clips))[: 10 * config.candidates])
-    return Scenes(clips.gather(ids), pool.actions[:, 1:], pool.episodes)
+    pool = rng.permutation(len(clips))[: 10 * config.candidates]
+    frames = torch.from_numpy(store.pixels[clips.frame_rows(ids)[:, 1:]]).permute(0, 1, 4, 2, 3)
+    actions, origin = clips.blocks(ids), torch.from_numpy(clips.episode_of)
+    clip = Clip(frames=frames, actions=actions[:, 1:], episodes=origin[ids])
+    return Scenes(clip, actions[:, 0], clips.blocks(pool)[:, 1:], origin[pool])
 
 
 def candidate_plans(scenes: Scenes, scene: int, source: Source, config: RecoveryConfig) -> Tensor:
     """The demonstrated sequence first, then the others: (1 + candidates, H, A)."""
-    demonstrated = scenes.clip.actions[scene, 1:]
+    demonstrated = scenes.clip.actions[scene]
     generator = torch.Generator().manual_seed(config.seed * 1_000_003 + scene)
     if source == "gaussian":
         others = torch.randn(config.candidates, *demonstrated.shape, generator=generator)
@@ -102,11 +107,11 @@ def recover(
     """One row per scene and horizon, with the model's rank and the copy-the-last-action reference's."""
     device = next(model.parameters()).device  # type: ignore[attr-defined]
     frames = scenes.clip.frames.to(device)
-    z = torch.cat([model.encode(part) for part in frames[:, 1:].split(16)])  # (B, 1 + H, N, D)
+    z = torch.cat([model.encode(part) for part in frames.split(16)])  # (B, 1 + H, N, D)
     rows = []
     for scene in range(scenes.clip.size):
         plans = candidate_plans(scenes, scene, source, config).to(device)
-        last = scenes.clip.actions[scene, :1].to(device)  # (1, A), the block before the start
+        last = scenes.last[scene].to(device)
         none = plans.new_zeros(1, 0, plans.shape[-1])
         start = z[scene : scene + 1, :1]
         states = LatentCost(model, start, none, z[scene : scene + 1, 0]).imagine(plans[None])[0]

@@ -20,13 +20,17 @@ Refine = Callable[[Search], Tensor]
 def descend(search: Search, plans: Tensor, scale: Tensor, iterations: int) -> None:
     """Improve plans (B,M,H,A) side by side with Adam, each step moved back into the box.
 
+    After `iterations` steps, what the last one led to is scored as well.
     `scale` is the search's standard deviation in each direction; a step is `rate` times as long.
     Rows do not touch each other: the sum of their costs has each row's own gradient.
     """
     slope_mean, slope_square = torch.zeros_like(plans), torch.zeros_like(plans)
     step = 0
     with torch.inference_mode(False):
-        while search.again(iterations):
+        while search.again(iterations + 1):
+            if search.done == iterations:
+                search.select(plans, search.score(plans))
+                break
             leaf = plans.clone().requires_grad_()
             with torch.enable_grad():
                 costs = search.cost(leaf)

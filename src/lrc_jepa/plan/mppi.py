@@ -10,6 +10,14 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.plan.search import Box, Cost, Plan, Search, cheapest
 
 
+def weigh(costs: Tensor, temperature: float) -> Tensor:
+    """Costs (B,E) of elites, the best first -> their weights (B,E), which sum to 1."""
+    least = costs[:, :1]
+    most = costs.where(costs.isfinite(), least).amax(dim=1, keepdim=True)
+    dearer = (costs - least) / (most - least)  # 0 to 1; 0/0 where all cost the same
+    return (-dearer.nan_to_num(nan=0.0, posinf=torch.inf) / temperature).softmax(dim=1)
+
+
 def mppi(
     cost: Cost,
     box: Box,
@@ -20,8 +28,9 @@ def mppi(
     """Minimise `cost` over plans (B,H,A) that stay in the box; the final weighted mean is returned.
 
     Mean and standard deviation are refitted to the elites, an elite of cost c weighing
-    exp(-(c - c_min) / (temperature * (c_max - c_min))) with the least and the largest cost among the
-    elites: the temperature needs no tuning to a model's unit of distance.
+    exp(-(c - c_min) / (temperature * (c_max - c_min))) with the least and the largest finite cost among
+    the elites: the temperature needs no tuning to a model's unit of distance. One of infinite cost weighs
+    nothing.
     """
     if config.temperature <= 0:
         raise BadInput("MPPI needs a temperature above 0")
@@ -34,8 +43,7 @@ def mppi(
         costs = search.score(plans)
         elites = search.select(plans, costs)
         _, values = cheapest(plans, costs, config.elites)
-        dearer = (values - values[:, :1]) / (values[:, -1:] - values[:, :1])  # 0 to 1
-        weights = (-dearer.nan_to_num() / config.temperature).softmax(dim=1)[:, :, None, None]
+        weights = weigh(values, config.temperature)[:, :, None, None]
         mean = box.clamp((weights * elites).sum(dim=1))
         std = ((weights * (elites - mean[:, None]).square()).sum(dim=1) * unbiased).sqrt()
     return search.answer(mean)

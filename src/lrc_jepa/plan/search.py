@@ -163,6 +163,11 @@ class Search:
         self._spread: list[Tensor] = []
 
     @property
+    def done(self) -> int:
+        """Iterations that have ended."""
+        return len(self._spread)
+
+    @property
     def centre(self) -> Tensor:
         """The plan (B,H,A) to search around."""
         return self.warm[:, 0]
@@ -201,7 +206,7 @@ class Search:
         The next one is taken to last as long as the one before. The first is always made: if it alone
         overruns the budget, no plan can be had in that time, and that is said.
         """
-        done, limit = len(self._spread), self.config.iterations if iterations is None else iterations
+        done, limit = self.done, self.config.iterations if iterations is None else iterations
         if done >= limit:
             return False
         budget = self.config.time_budget_ms / 1000
