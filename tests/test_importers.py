@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import pickle
 import zipfile
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from made_formats import (
+    FPS,
     Episode,
     bridge_raw,
     dino_wm,
@@ -23,7 +26,10 @@ from made_formats import (
     videos,
     zarr_replay,
 )
+from PIL import Image
 
+from lrc_jepa.commands.data import info
+from lrc_jepa.commands.data_io import import_
 from lrc_jepa.data.importers import FORMATS, detect, import_dataset
 from lrc_jepa.data.importers.base import inside
 from lrc_jepa.data.importers.images import to_square
@@ -147,13 +153,92 @@ def test_jpegs_of_minari(tmp_path):
     assert store.meta["action_low"] == [-4.0, -4.0] and store.meta["action_high"] == [4.0, 4.0]
 
 
-def test_one_action_fewer_than_frames(tmp_path):
+@pytest.mark.parametrize("table", ["csv", "npz"])
+def test_one_row_fewer_than_frames(table, tmp_path):
+    """States and times are kept: the last frame takes the last row again, and time goes on by a step."""
     made = episodes()
-    import_dataset(videos(tmp_path, made, last=False), tmp_path / "out", size=16)
+    import_dataset(videos(tmp_path, made, table=table, last=False), tmp_path / "out", size=16)
     store = Store(tmp_path / "out")
-    check_rows(store, made, None, 8)
-    assert set(store.columns) == {"pixels", "action"}
+    held = [replace(e, state=np.concatenate([e.state[:-1], e.state[-2:-1]])) for e in made]
+    check_rows(store, held, "state", 8)
     assert not store.action[store.ep_offset + store.ep_len - 1].any()
+    assert store.per_episode["ep_last_row_held"].all()
+    if table == "csv":
+        steps = np.diff(store.columns["timestamp"])[store.ep_offset + store.ep_len - 2]
+        assert np.allclose(steps, 1 / FPS, atol=1e-5)
+
+
+def test_one_action_fewer_than_states(tmp_path):
+    """The natural layout of arrays: T states, T - 1 actions, nothing made up."""
+    made = episodes()
+    root = videos(tmp_path, made, table="npz")
+    for number, e in enumerate(made):
+        np.savez(root / f"run{number}.npz", action=e.action[:-1], state=e.state, odd=e.state[:2])
+    import_dataset(root, tmp_path / "out", size=16)
+    store = Store(tmp_path / "out")
+    check_rows(store, made, "state", 8)
+    assert not store.per_episode["ep_last_row_held"].any() and store.meta["source"]["left_out"] == ["odd"]
+
+
+@pytest.mark.parametrize("mode", ["I;16", "I", "F"])
+def test_depth_pictures_are_not_read_as_white(mode, tmp_path):
+    root = images(tmp_path, episodes())
+    depth = np.arange(400, 656).reshape(16, 16)
+    kind, suffix = {"I;16": (np.uint16, "png"), "I": (np.int32, "tif"), "F": (np.float32, "tif")}[mode]
+    picture = Image.fromarray(depth.astype(kind))
+    assert picture.mode == mode
+    picture.save(root / "run0" / f"0.{suffix}")
+    if suffix != "png":
+        (root / "run0/0.png").unlink()
+    with pytest.raises(BadInput, match=r"run0/0.* more than 8 bits, as depth .* scale them to 0..255"):
+        import_dataset(root, tmp_path / "out", size=16)
+
+
+def _words_in(name: str, root: Path) -> None:
+    """Add a column of words to a made dataset."""
+    if name == "lance":
+        import lance as library
+
+        table = library.dataset(str(root)).to_table()
+        library.write_dataset(table.append_column("words", [["a"] * len(table)]), root, mode="overwrite")
+        return
+    import pyarrow.parquet as pq
+
+    info = json.loads((root / "meta/info.json").read_text())
+    info["features"]["words"] = {"dtype": "string", "shape": [1], "names": None}
+    (root / "meta/info.json").write_text(json.dumps(info))
+    for file in (root / "data").rglob("*.parquet"):
+        table = pq.read_table(file)
+        pq.write_table(table.append_column("words", [["a"] * len(table)]), file)
+
+
+@pytest.mark.parametrize(
+    ("name", "left_out"),
+    [
+        ("lance", ["words"]),
+        ("lerobot-3.0", ["words"]),
+        ("videos-csv", ["note"]),
+        ("bridge-raw", ["env_note"]),
+        ("minari", ["infos/words", "rewards", "terminations", "truncations"]),
+    ],
+)
+def test_what_is_left_out_is_listed(name, left_out, tmp_path, capsys):
+    root = CASES[name][0](tmp_path, episodes())
+    if name in ("lance", "lerobot-3.0"):
+        _words_in(name, root)
+    if name == "bridge-raw":
+        for file in root.rglob("obs_dict.pkl"):
+            value = pickle.loads(file.read_bytes())
+            file.write_bytes(pickle.dumps({**value, "env_note": ["a"] * len(value["env_done"])}))
+    if name == "minari":
+        with h5py.File(root / "data/main_data.hdf5", "a") as file:
+            for group in file.values():
+                group["infos/words"] = ["a"] * len(group["observations/state"])
+    out = tmp_path / "out"
+    answer = import_([str(root), "--out", str(out), "--size", "16"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"other cameras: {', '.join(left_out)}" in said
+    assert answer["left_out"] == left_out == info([str(out)])["left_out"]
 
 
 def test_centre_crop_and_resize(tmp_path):

@@ -25,6 +25,12 @@ class DataArgs:
     """Folder of the dataset."""
 
 
+def _left_out(store: Store) -> list[str]:
+    """Columns of the source that were not imported."""
+    source = store.meta.get("source")
+    return list(source.get("left_out", [])) if isinstance(source, dict) else []
+
+
 def info(argv: list[str]) -> dict[str, Any]:
     """`lrc data info`: sizes, actions, appearance and hashes."""
     args = parse(DataArgs, argv, "data info", "Show what a dataset holds.")
@@ -42,6 +48,7 @@ def info(argv: list[str]) -> dict[str, Any]:
         "policy_mix": store.meta.get("policy_mix"),
         "coverage": store.meta.get("coverage"),
         "seed": store.meta.get("seed"),
+        "left_out": _left_out(store),
     }
     rows = [[key, str(value)] for key, value in result.items() if key != "columns"]
     table(str(args.dataset), ["", "value"], rows)

@@ -102,10 +102,14 @@ def import_(argv: list[str]) -> dict[str, Any]:
     say(
         f"{store.episodes} episodes, {len(store.pixels)} frames in {args.out}; lrc data validate looks them over"
     )
+    left_out = store.meta["source"]["left_out"]
+    if left_out:
+        say(f"left out, as they are not numbers, too wide or other cameras: {', '.join(left_out)}")
     return {
         "data": str(args.out),
         "episodes": store.episodes,
         "frames": len(store.pixels),
+        "left_out": left_out,
         "hash": store.digest(),
     }
 

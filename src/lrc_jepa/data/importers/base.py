@@ -50,6 +50,11 @@ class Source(ABC):
         row per frame. `timestamp`, where there is one, is in seconds.
         """
 
+    def leave_out(self, *names: str) -> None:
+        """Remember columns that are not imported: `meta.json` and the command list them."""
+        known = set(self.info.get("left_out", ())) | {name[:80] for name in names}
+        self.info["left_out"] = sorted(known)
+
     def describe(self, episode: int) -> dict[str, str | int | float]:
         """Words or numbers about the whole episode."""
         return {}

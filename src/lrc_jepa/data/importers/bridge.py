@@ -103,6 +103,7 @@ class BridgeRaw(Source):
             if not isinstance(name, str) or array is None or len(array) != recorded:
                 if name == "full_state":
                     raise BadInput(f"{what}: full_state does not have one row for each of {recorded} frames")
+                self.leave_out(str(name))
                 continue
             columns["timestamp" if name == "time_stamp" else name] = array[late:]
         return columns

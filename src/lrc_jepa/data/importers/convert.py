@@ -120,9 +120,13 @@ class Conversion:
     def run(self, writer: StreamWriter, *, skip_damaged: bool) -> None:
         """Write every episode that is not settled yet."""
         if writer.notes:
-            if set(writer.notes) != {"names", "native", "width"}:
+            left_out = writer.notes.get("left_out")
+            if set(writer.notes) != {"names", "native", "width", "left_out"} or not isinstance(
+                left_out, list
+            ):
                 raise BadInput(f"the journal in {writer.work} is damaged; start again without --resume")
             self.names, self.native, self.width = (writer.notes[n] for n in ("names", "native", "width"))
+            self.source.leave_out(*map(str, left_out))
         done = int(self.source.lengths[: writer.settled].sum())
         for episode in range(writer.settled, self.count):
             self.progress(done, self.total)
@@ -139,7 +143,9 @@ class Conversion:
         self.progress(done, self.total)
 
     def _columns(self, episode: int, length: int) -> dict[str, Array]:
-        found = {n: v for n, v in self.source.columns(episode).items() if numeric(v) is not None}
+        columns = self.source.columns(episode)
+        found = {n: v for n, v in columns.items() if numeric(v) is not None}
+        self.source.leave_out(*(name for name in columns if name not in found))
         if "action" not in found:
             raise BadInput(f"episode {episode} has no actions")
         if not self.names:
@@ -178,6 +184,7 @@ class Conversion:
                 "names": self.names,
                 "native": self.native,
                 "width": self.width,
+                "left_out": self.source.info.get("left_out", []),
             }
             end = written + len(squares)
             rows = {name: values[written:end] for name, values in columns.items()}

@@ -3,7 +3,9 @@
     videos:  run1.mp4 + run1.csv (or .npz), run2.mp4 + ..., or one actions.csv / actions.npz for all
     images:  run1/0.png ... + run1/actions.csv (or .npz), run2/..., or run1.csv beside run1/, or one for all
 
-A table has one row per frame, or one fewer: row t is what happened from frame t to frame t + 1.
+A table has one row per frame, or one fewer: row t is what happened from frame t to frame t + 1. With one
+fewer, nothing is said of the last frame: it takes the last row's numbers once more, and its time goes on by
+the last step; `ep_last_row_held` marks such episodes.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ class Folder(Source):
     def __init__(self, root: Path, recordings: list[Recording], frame_rate: float | None) -> None:
         self.what = f"folder {root.name}"
         self.recordings = recordings
+        self.held: dict[int, bool] = {}  # episodes read so far whose last row was made up
         self.lengths = checked_lengths(np.asarray([r.length for r in recordings], np.int64), self.what)
         self._check_orphans(root)
         self.shared: Mapping[str, Table] = {}
@@ -78,16 +81,32 @@ class Folder(Source):
             table = self.shared[recording.name]
         else:
             raise BadInput(f"{self.what}: the table of actions has no rows for {recording.name}")
-        if table.rows == recording.length - 1:
-            return {"action": table.columns["action"]}
-        if table.rows != recording.length:
-            rows = f"{table.rows} rows of actions"
-            raise BadInput(f"{self.what}: {recording.name} has {recording.length} frames but {rows}")
-        return {name: values for name, values in table.columns.items() if name not in BOOKKEEPING}
+        rows, length = len(table.columns["action"]), recording.length
+        if rows not in (length - 1, length):
+            raise BadInput(f"{self.what}: {recording.name} has {length} frames but {rows} rows of actions")
+        self.leave_out(*table.left_out)
+        self.held[episode] = False
+        columns = {"action": table.columns["action"]}
+        for name, values in table.columns.items():
+            if name in BOOKKEEPING or name == "action":
+                continue
+            if len(values) not in (length - 1, length) or not len(values):
+                self.leave_out(name)
+                continue
+            self.held[episode] |= len(values) < length
+            columns[name] = values if len(values) == length else _held(values, moves=name == "timestamp")
+        return columns
 
     def describe(self, episode: int) -> dict[str, str | int | float]:
-        """The recording's name."""
-        return {"name": self.recordings[episode].name}
+        """The recording's name, and whether its last frame had no row of its own."""
+        return {"name": self.recordings[episode].name, "last_row_held": int(self.held[episode])}
+
+
+def _held(values: Array, *, moves: bool) -> Array:
+    """One row more: the last one again, or as far on as it was from the row before."""
+    last = values[-1:]
+    step = last - values[-2:-1] if moves and len(values) > 1 else 0
+    return np.concatenate([values, last + step])
 
 
 def _table_at(stem: Path) -> Path | None:

@@ -23,6 +23,7 @@ Array = NDArray[Any]
 Frame = NDArray[np.uint8]
 MOST_PIXELS = 1 << 26  # of one frame: 8192 x 8192
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF")
+DEEP_MODES = ("I", "F")  # more than 8 bits a value, such as depth: what is white in them, nobody says
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"})
 
 
@@ -46,6 +47,10 @@ def decode_image(data: bytes | Path, what: str) -> Frame:
         with Image.open(io.BytesIO(data) if isinstance(data, bytes) else data, formats=FORMATS) as image:
             if image.width * image.height > MOST_PIXELS:
                 raise BadInput(f"{what} claims a size of {image.width} x {image.height} pixels")
+            if image.mode.startswith(DEEP_MODES):
+                raise BadInput(
+                    f"{what} holds values of more than 8 bits, as depth pictures do; scale them to 0..255 first"
+                )
             return np.asarray(image.convert("RGB"))
 
 

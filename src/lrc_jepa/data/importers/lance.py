@@ -64,6 +64,7 @@ class Lance(Source):
         self.camera = choose_camera(cameras, camera, self.what)
         self.names = [n for n in schema.names if n not in BOOKKEEPING and n not in pictures]
         self.info = {"camera": self.camera}
+        self.leave_out(*(name for name in cameras if name != self.camera))
 
     def _is_bytes(self, kind: Any) -> bool:
         return bool(self.pa.types.is_binary(kind) or self.pa.types.is_large_binary(kind))
@@ -115,6 +116,7 @@ class Lance(Source):
         with reading(what):
             part = self.table.to_table(columns=self.names, offset=start, limit=length)
         found = {name: to_array(part.column(name), f"{what}: {name}") for name in self.names}
+        self.leave_out(*(name for name, values in found.items() if values is None))
         return {name: values for name, values in found.items() if values is not None}
 
 

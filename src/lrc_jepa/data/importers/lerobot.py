@@ -104,6 +104,7 @@ class LeRobot(Source):
         self._table: tuple[Path, Any] | None = None
         robot = str(self.meta.get("robot_type"))[:80]
         self.info = {"camera": self.camera, "frame_rate": rate, "version": self.version, "robot": robot}
+        self.leave_out(*(name for name in cameras if name != self.camera))
 
     def _features(self) -> dict[str, dict[str, Any]]:
         features = self.meta.get("features")
@@ -222,6 +223,8 @@ class LeRobot(Source):
             values = to_array(table.column(name).slice(start, place.length), f"{what}: {name}")
             if values is not None:
                 found[name] = values
+            else:
+                self.leave_out(name)
         return found
 
     def frames(self, episode: int) -> Iterator[NDArray[np.uint8]]:

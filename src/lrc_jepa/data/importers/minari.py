@@ -124,15 +124,19 @@ class Minari(Source):
         length = int(self.lengths[episode])
         columns: dict[str, Array] = {"action": self._actions(found, episode)}
         for name in sorted(found):
-            if not name.startswith(("observations", "infos")) or name == self.camera:
+            if name == self.camera or name == "actions" or name.startswith("actions/"):
                 continue
             dataset = found[name]
-            if not dataset.shape or self._pictures(dataset) or dataset.dtype.kind not in "biuf":
+            told = name.startswith(("observations", "infos")) and bool(dataset.shape)
+            if not told or self._pictures(dataset) or dataset.dtype.kind not in "biuf":
+                self.leave_out(name)
                 continue
             check_dataset(dataset, self.size, f"{self.what}, episode {episode}: {name}")
             if len(dataset) == length and dataset[:1].size <= 1024:
                 with reading(f"{self.what}, episode {episode}: {name}"):
                     columns[name] = dataset[:]
+            else:
+                self.leave_out(name)
         return columns
 
     def _actions(self, found: Mapping[str, h5py.Dataset], episode: int) -> Array:

@@ -1,7 +1,7 @@
 """Tables of actions beside videos and images: CSV with a header, or NPZ.
 
 In a CSV the columns whose names begin with `action` form the action, in the order of the file; columns
-that differ only in a number at the end (state_0, state_1) form one quantity. Text is left out. A table
+that differ only in a number at the end (state_0, state_1) form one quantity. Text is left out and listed. A table
 for several recordings has a column `episode` with their names, or with their numbers from 0 on.
 In an NPZ `action` and any further arrays have one row per frame; one for several recordings has an
 array of actions under each recording's name.
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.data.arrays import load_npz, one_line
-from lrc_jepa.data.importers.base import numeric
+from lrc_jepa.data.importers.base import BOOKKEEPING, numeric
 from lrc_jepa.errors import BadInput
 
 Array = NDArray[Any]
@@ -32,10 +32,10 @@ MOST_COLUMNS = 10_000
 
 @dataclass(frozen=True)
 class Table:
-    """`action` and further columns, each with `rows` rows."""
+    """`action` and further columns, and the names of those that do not hold numbers."""
 
-    rows: int
     columns: Mapping[str, Array]
+    left_out: tuple[str, ...] = ()
 
 
 def read_table(file: Path) -> Table:
@@ -47,8 +47,7 @@ def read_table(file: Path) -> Table:
     columns = {name: values for name, values in found.items() if values is not None}
     if "action" not in columns:
         raise BadInput(f"{file.name} has no array of numbers named action")
-    rows = len(columns["action"])
-    return Table(rows, {name: values for name, values in columns.items() if len(values) == rows})
+    return Table(columns, tuple(sorted(set(found) - set(columns))))
 
 
 def read_shared(file: Path, names: list[str]) -> dict[str, Table]:
@@ -57,7 +56,7 @@ def read_shared(file: Path, names: list[str]) -> dict[str, Table]:
         found = {name: numeric(values) for name, values in load_npz(file, file.name).items()}
         if len(names) == 1 and names[0] not in found:
             return {names[0]: read_table(file)}
-        return {name: Table(len(v), {"action": v}) for name, v in found.items() if v is not None}
+        return {name: Table({"action": v}) for name, v in found.items() if v is not None}
     tables = _read_csv(file, by_episode=len(names) > 1)
     if len(names) == 1 and len(tables) == 1:
         return {names[0]: next(iter(tables.values()))}
@@ -122,18 +121,19 @@ def _read_csv(file: Path, *, by_episode: bool) -> dict[str, Table]:
 
 def _grouped(cells: list[_Cells], what: str) -> Table:
     groups: dict[str, list[_Cells]] = {}
+    left_out = []
     for cell in cells:
         is_action = ACTION.fullmatch(cell.name)
         if cell.text_at and is_action:
             raise BadInput(f"{what}: line {cell.text_at} has an action that is not a number")
         if cell.text_at or not cell.name:
+            left_out.append(cell.name)
             continue
         numbered = NUMBERED.fullmatch(cell.name)
         base = "action" if is_action else numbered[1] if numbered else cell.name
         groups.setdefault(base, []).append(cell)
-    rows = len(cells[0].numbers)
     columns = {
         name: np.stack([np.asarray(cell.numbers) for cell in group], axis=1)  # (rows, width)
         for name, group in groups.items()
     }
-    return Table(rows, columns)
+    return Table(columns, tuple(name for name in left_out if name and name not in BOOKKEEPING))
