@@ -156,8 +156,8 @@ def test_a_checkpoint_without_resume_state_says_so(data, whole, tmp_path):
 
 def test_debris_is_swept_and_a_half_removed_checkpoint_bears_no_name(data, whole, tmp_path):
     run = copied(whole, tmp_path)
-    (run / "checkpoints" / ".00000009.123.partial").mkdir()
-    (run / "metrics.jsonl.7.partial").write_text("")
+    (run / "checkpoints" / ".00000009.0123456789abcdef.partial").mkdir()
+    (run / ".metrics.jsonl.0123456789abcdef.partial").write_text("")
     sweep(run)
     assert not list(run.rglob("*.partial"))
     before = [p.name for p in list_checkpoints(run)]

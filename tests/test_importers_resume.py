@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,6 @@ import numpy as np
 import pytest
 from made_formats import episodes, images, lerobot, swm_hdf5, videos
 
-from lrc_jepa.data import streaming
 from lrc_jepa.data.importers import import_dataset
 from lrc_jepa.data.importers.convert import safe_names
 from lrc_jepa.data.store import Store
@@ -187,9 +187,10 @@ def test_targets_are_guarded(tmp_path):
     with pytest.raises(BadInput, match="would replace the source"):
         import_dataset(path, tmp_path, size=16, overwrite=True)
     work_folder(tmp_path / "out").mkdir()
+    (work_folder(tmp_path / "out") / "letter.txt").write_text("dear")
     with pytest.raises(BadInput, match="in the way"):
         import_dataset(path, tmp_path / "out", size=16)
-    work_folder(tmp_path / "out").rmdir()
+    (work_folder(tmp_path / "out") / "letter.txt").unlink()
     import_dataset(path, tmp_path / "out", size=16)
     import_dataset(path, tmp_path / "out", size=32, overwrite=True)
     assert Store(tmp_path / "out").image_size == 32 and (precious / "letter.txt").read_text() == "dear"
@@ -204,7 +205,7 @@ def test_first_episodes_only(tmp_path):
 
 def test_too_large_for_the_disk(tmp_path, monkeypatch):
     path = swm_hdf5(tmp_path, episodes())
-    usage = streaming.shutil.disk_usage(tmp_path)._replace(free=16 * 768 - 1)
+    usage = shutil.disk_usage(tmp_path)._replace(free=16 * 768 - 1)
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
     with pytest.raises(BadInput, match="are free"):
         import_dataset(path, tmp_path / "out", size=16)

@@ -9,7 +9,20 @@ import lrc_jepa
 from lrc_jepa import config
 
 ROOT = Path(lrc_jepa.__file__).parent
-BASE = {"bounds", "collective", "errors", "types", "protocols", "files", "config", "console", "__init__"}
+BASE = {
+    "bounds",
+    "collective",
+    "errors",
+    "types",
+    "protocols",
+    "locks",
+    "folders",
+    "files",
+    "lines",
+    "config",
+    "console",
+    "__init__",
+}
 ORDER = [
     "data",
     "envs",

@@ -23,7 +23,7 @@ from lrc_jepa.bench.madeup import made_up_store
 from lrc_jepa.commands.arguments import parse
 from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
-from lrc_jepa.files import PARTIAL
+from lrc_jepa.folders import PARTIAL
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint
 from lrc_jepa.train.loop import assemble, fit
@@ -49,10 +49,9 @@ def _train(data: Path, run: Path) -> None:
     fit(assemble(config, Store(data), run, torch.device("cpu")), resume=True)
 
 
-def _saving(run: Path, process: BaseProcess) -> bool:
-    """Whether this attempt has a checkpoint half-written, or half-removed, right now."""
-    folder = run / "checkpoints"
-    return any(folder.glob(f".*.{process.pid}{PARTIAL}")) or any(folder.glob(f".*.pruned{PARTIAL}"))
+def _saving(run: Path) -> bool:
+    """Whether a checkpoint is half-written, or half-removed, right now."""
+    return any((run / "checkpoints").glob(f".*{PARTIAL}"))
 
 
 def _kill(process: BaseProcess, run: Path, rng: np.random.Generator, whole: float) -> bool:
@@ -61,7 +60,7 @@ def _kill(process: BaseProcess, run: Path, rng: np.random.Generator, whole: floa
         process.join(timeout=rng.uniform(0, whole / 3))
     else:
         began, patience = time.monotonic(), rng.uniform(0, whole / 3)
-        while process.is_alive() and not (time.monotonic() - began > patience and _saving(run, process)):
+        while process.is_alive() and not (time.monotonic() - began > patience and _saving(run)):
             time.sleep(0.0002)
         time.sleep(rng.uniform(0, 0.003))
     if not process.is_alive():
@@ -96,7 +95,7 @@ def kill_and_resume(kills: int, folder: Path, seed: int = 0) -> dict[str, Any]:
             process = attempt(run)
             if counts["kills"] < kills and _kill(process, run, rng, whole):
                 counts["kills"] += 1
-                counts["while_saving"] += _saving(run, process)
+                counts["while_saving"] += _saving(run)
             else:
                 process.join()
                 alive = process.exitcode != 0

@@ -8,7 +8,6 @@ They are no column of the store: its hash, and with it every manifest, stays wha
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lrc_jepa.console import warn
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
-from lrc_jepa.files import PARTIAL, read_json, sync_path, write_json
+from lrc_jepa.files import read_json, whole_file, write_json
+from lrc_jepa.folders import sync_path
 from lrc_jepa.protocols import Featured
 
 Array = NDArray[Any]
@@ -42,10 +43,10 @@ def write_features(
     if shape is None:
         raise BadInput("this model's encoder is trained: it has no features that stay the same")
     path = _path(store, model.feature_key())
+    described = path.with_suffix(".json")
     path.parent.mkdir(exist_ok=True)
     rows = len(store.pixels)
-    aside = path.with_name(f"{path.name}.{os.getpid()}{PARTIAL}")
-    try:
+    with whole_file(path) as aside:
         column = np.lib.format.open_memmap(aside, "w+", np.float16, (rows, *shape))
         for begin in range(0, rows, batch):
             frames = torch.from_numpy(np.array(store.pixels[begin : begin + batch])).permute(0, 3, 1, 2)
@@ -53,16 +54,11 @@ def write_features(
             watch(min(begin + batch, rows))
         column.flush()
         del column
-        sync_path(aside)
-        described = {
-            "data": store.digest(),
-            "shape": [rows, *shape],
-            "backbone": getattr(model, "backbone", ""),
-        }
-        write_json(path.with_suffix(".json"), described)
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+        # The word for the old array goes before it does, and the new one's comes after it is there.
+        described.unlink(missing_ok=True)
+        sync_path(path.parent)
+    backbone = getattr(model, "backbone", "")
+    write_json(described, {"data": store.digest(), "shape": [rows, *shape], "backbone": backbone})
     return path
 
 
@@ -72,6 +68,9 @@ def find_features(store: Store, model: Any) -> Array | None:
         return None
     path = _path(store, model.feature_key())
     if not path.is_file():
+        return None
+    if not path.with_suffix(".json").is_file():  # writing them was cut short
+        warn(f"{path} lacks the file that says what it was computed from, and is not used; write it again")
         return None
     described = read_json(path.with_suffix(".json"), f"the features of {store.path}")
     if described.get("data") != store.digest():

@@ -9,7 +9,8 @@ A store is a folder:
     timestamp.npy  seconds since the episode began, when the recording has them
     *.npy          any further column is a physical quantity, for probes
     index.npz      ep_len, ep_offset, and any per-episode array (ep_appearance, ep_policy, ...)
-    meta.json      world, sizes, action bounds, policy, seed, versions, sha-256 of every column
+    meta.json      world, sizes, action bounds, policy, seed, versions, sha-256 of every column and of every
+                   array of the index
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from numpy.typing import NDArray
 from lrc_jepa import __version__
 from lrc_jepa.data.arrays import load_npz, map_npy
 from lrc_jepa.errors import BadInput
-from lrc_jepa.files import read_json, whole_folder, write_json
+from lrc_jepa.files import read_json, write_json
+from lrc_jepa.folders import recover, whole_folder
 
 FORMAT = 1
 Array = NDArray[Any]
@@ -138,10 +140,29 @@ def write_index(
     ep_len = np.asarray(lengths, dtype=np.int64)
     ep_offset = np.concatenate([[0], np.cumsum(ep_len)[:-1]])
     extra: dict[str, Any] = {f"ep_{name}": np.stack(values) for name, values in per_episode.items()}
-    np.savez(folder / "index.npz", ep_len=ep_len, ep_offset=ep_offset, **extra)
+    index: dict[str, Any] = {"ep_len": ep_len, "ep_offset": ep_offset, **extra}
+    np.savez(folder / "index.npz", **index)
     versions = {"lrc_jepa": __version__, "numpy": np.__version__, "python": platform.python_version()}
     described = {name: column.describe() for name, column in columns.items()}
-    write_json(folder / "meta.json", {"format": FORMAT, "versions": versions, "columns": described, **meta})
+    hashes = {name: _array_digest(values) for name, values in index.items()}
+    told = {"format": FORMAT, "versions": versions, "columns": described, "index": hashes}
+    write_json(folder / "meta.json", {**told, **meta})
+
+
+def _array_digest(values: Array) -> str:
+    """SHA-256 of an array: its type, its shape and its values."""
+    described = f"{values.dtype.str} {values.shape} ".encode()
+    return hashlib.sha256(described + np.ascontiguousarray(values).tobytes()).hexdigest()
+
+
+def check_target(out: Path, *, overwrite: bool) -> None:
+    """Refuse an `out` that holds anything but an older store which may be replaced."""
+    if not out.exists():
+        return
+    if not overwrite:
+        raise BadInput(f"{out} already exists; choose another folder or pass --overwrite")
+    if not out.is_dir() or not ((out / "meta.json").is_file() or not any(out.iterdir())):
+        raise BadInput(f"{out} is not a dataset of this library and is not overwritten")
 
 
 class StoreWriter:
@@ -149,6 +170,7 @@ class StoreWriter:
 
     def __init__(self, path: Path, meta: Mapping[str, Any], *, overwrite: bool = False) -> None:
         self.path, self.meta = Path(path), dict(meta)
+        check_target(self.path, overwrite=overwrite)
         self._folder = whole_folder(self.path, overwrite=overwrite)
         self._columns: dict[str, Column] = {}
         self._lengths: list[int] = []
@@ -197,6 +219,7 @@ class Store:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         what = f"dataset {self.path}"
+        recover(self.path)
         if not self.path.is_dir():
             raise BadInput(f"there is no dataset at {self.path}")
         self.meta = read_json(self.path / "meta.json", what)
@@ -235,6 +258,9 @@ class Store:
             raise BadInput(f"{what}: ep_len and ep_offset must be lists of 64-bit integers")
         if any(values.ndim == 0 or len(values) != len(found["ep_len"]) for values in found.values()):
             raise BadInput(f"{what}: the arrays of index.npz have different numbers of episodes")
+        recorded = self.meta.get("index")  # a store from before it was recorded is read unchecked
+        if recorded is not None and recorded != {n: _array_digest(v) for n, v in found.items()}:
+            raise BadInput(f"{what}: index.npz is damaged: it does not match meta.json")
         return found
 
     def _check(self, what: str) -> None:
@@ -300,9 +326,16 @@ class Store:
         return sorted(name for name in self.columns if name not in RESERVED)
 
     def digest(self) -> str:
-        """Hash of the content, from the recorded hashes of the columns."""
+        """Hash of the content, from the recorded hashes of the columns and of the index.
+
+        A store from before the index was hashed keeps the name it had: per-episode arrays are not in it.
+        """
         shas = {name: column["sha256"] for name, column in self.meta["columns"].items()}
-        shas["index"] = hashlib.sha256(self.ep_len.tobytes()).hexdigest()
+        recorded = self.meta.get("index")
+        if recorded is None:
+            shas["index"] = hashlib.sha256(self.ep_len.tobytes()).hexdigest()
+        else:
+            shas |= {f"index:{name}": sha for name, sha in recorded.items()}
         return hashlib.sha256(repr(sorted(shas.items())).encode()).hexdigest()[:16]
 
     def appearance(self, episodes: Array) -> Array:

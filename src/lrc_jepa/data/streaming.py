@@ -2,15 +2,14 @@
 
 The work lies in `<store>.partial`: growing columns and a journal. A line of the journal is written
 only after the rows it speaks of are on the disk, so the journal never promises more than is there.
-The folder gets its final name when the store is whole.
+The folder gets its final name when the store is whole; the journal goes last.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,9 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lrc_jepa.data.store import NAME, NUMBERS, Column, write_index
+from lrc_jepa.data.store import NAME, NUMBERS, Column, check_target, write_index
 from lrc_jepa.errors import BadInput
-from lrc_jepa.files import PARTIAL, publish_folder, sync_path
+from lrc_jepa.folders import PARTIAL, discard, name_aside, publish_folder, settle, sync_path
+from lrc_jepa.lines import from_line, to_line
+from lrc_jepa.locks import hold
 
 Array = NDArray[Any]
 JOURNAL = "journal.jsonl"
@@ -30,16 +31,6 @@ SYNC_SECONDS = 1.0  # at most this much work is lost when the power goes
 def work_folder(out: Path) -> Path:
     """Where the unfinished store for `out` lies."""
     return out.with_name(out.name + PARTIAL)
-
-
-def check_target(out: Path, *, overwrite: bool) -> None:
-    """Refuse an `out` that holds anything but an older store which may be replaced."""
-    if not out.exists():
-        return
-    if not overwrite:
-        raise BadInput(f"{out} already exists; choose another folder or pass --overwrite")
-    if not out.is_dir() or not ((out / "meta.json").is_file() or not any(out.iterdir())):
-        raise BadInput(f"{out} is not a dataset of this library and is not overwritten")
 
 
 class StreamWriter:
@@ -52,7 +43,6 @@ class StreamWriter:
     def __init__(
         self, out: Path, request: Mapping[str, Any], *, overwrite: bool = False, resume: bool = False
     ) -> None:
-        check_target(out, overwrite=overwrite)
         self.out, self.work, self.request = out, work_folder(out), dict(request)
         self.skipped: dict[int, str] = {}
         self.meta: dict[str, Any] = {}
@@ -64,7 +54,22 @@ class StreamWriter:
         self._pending: list[dict[str, Any]] = []
         self._rows = 0  # of the episode under way
         self._synced = time.monotonic()
-        self._prepare(resume)
+        self._held = ExitStack()
+        try:
+            self._hold()
+            check_target(out, overwrite=overwrite)
+            self._prepare(resume)
+        except BaseException:
+            self._held.close()
+            raise
+
+    def _hold(self) -> None:
+        """Keep others away from `out`, and finish what a killed import was about to."""
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        if self._held.enter_context(hold(self.out)):
+            settle(self.out)
+            if (self.out / JOURNAL).is_file():
+                self._clear()
 
     @property
     def settled(self) -> int:
@@ -78,23 +83,21 @@ class StreamWriter:
 
     def _prepare(self, resume: bool) -> None:
         journal = self.work / JOURNAL
-        if self.work.exists() and not journal.is_file():
+        if self.work.exists() and not journal.is_file() and any(self.work.iterdir()):
             raise BadInput(f"{self.work} is in the way: it is not an unfinished import; move it away")
-        if journal.is_file() and resume:
+        if journal.is_file() and resume and b"\n" in journal.read_bytes():
             self._take_up(journal)
             return
-        if self.work.exists():
-            shutil.rmtree(self.work)
-        self.work.mkdir(parents=True)
-        journal.write_text(json.dumps({"request": self.request}) + "\n")
-        sync_path(journal)
+        self._drop(self.work)
+        self.work.mkdir()
+        self._write([{"request": self.request}])
 
     def _take_up(self, journal: Path) -> None:
         text = journal.read_bytes()
         whole = text[: text.rfind(b"\n") + 1]  # a line cut short by a crash never counted
         try:
-            lines = [json.loads(line) for line in whole.splitlines()]
-            if not lines or lines[0]["request"] != self.request:
+            lines = [from_line(line) for line in whole.splitlines()]
+            if lines[0]["request"] != self.request:
                 raise BadInput(
                     f"{self.work} was begun with other options or another source; pass the same ones, "
                     "or start again without --resume"
@@ -187,11 +190,14 @@ class StreamWriter:
     def _sync(self) -> None:
         for column in self._columns.values():
             column.sync()
-        with (self.work / JOURNAL).open("a") as handle:
-            handle.writelines(json.dumps(line) + "\n" for line in self._pending)
-        sync_path(self.work / JOURNAL)
+        self._write(self._pending)
         self._pending.clear()
         self._synced = time.monotonic()
+
+    def _write(self, lines: list[dict[str, Any]]) -> None:
+        with (self.work / JOURNAL).open("ab") as handle:
+            handle.writelines(map(to_line, lines))
+        sync_path(self.work / JOURNAL)
 
     def _close(self) -> None:
         for column in self._columns.values():
@@ -211,13 +217,26 @@ class StreamWriter:
         finally:
             self._close()
             if kind is not None and not self._lengths:  # nothing worth going on from
-                shutil.rmtree(self.work, ignore_errors=True)
+                self._drop(self.work)
+            self._held.close()
 
     def _finish(self) -> None:
         if not self._lengths:
-            shutil.rmtree(self.work, ignore_errors=True)
+            self._drop(self.work)
             raise BadInput("no episode could be read")
         self._close()
         write_index(self.work, self.meta, self._columns, self._lengths, self._per_episode)
         publish_folder(self.work, self.out)
+        self._clear()
+
+    def _clear(self) -> None:
+        """The store has its name: remove the one that it replaced, then the journal, which says so."""
+        self._drop(self.work)
         (self.out / JOURNAL).unlink()
+
+    def _drop(self, folder: Path) -> None:
+        """Remove a folder; when that is cut short, the rest bears a name that says it is nothing."""
+        if folder.exists():
+            doomed = name_aside(self.out)
+            folder.rename(doomed)
+            discard(doomed)

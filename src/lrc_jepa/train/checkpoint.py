@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import platform
 import re
-import shutil
 import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,7 +25,8 @@ from lrc_jepa import __version__
 from lrc_jepa.config import RunConfig, from_dict, to_dict
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.errors import BadInput
-from lrc_jepa.files import PARTIAL, file_digest, read_json, whole_folder, write_json
+from lrc_jepa.files import file_digest, read_json, write_json
+from lrc_jepa.folders import discard, name_aside, settle_all, whole_folder
 from lrc_jepa.models import build_model
 from lrc_jepa.types import Spec
 
@@ -202,17 +202,12 @@ def newest_checkpoint(run: Path) -> Path:
 def prune(run: Path, keep: int) -> None:
     """Remove all but the newest `keep` checkpoints; a half-removed one never bears its name."""
     for old in list_checkpoints(run)[:-keep]:
-        doomed = old.with_name(f".{old.name}.pruned{PARTIAL}")
-        shutil.rmtree(doomed, ignore_errors=True)
+        doomed = name_aside(old)
         old.rename(doomed)
-        shutil.rmtree(doomed)
+        discard(doomed)
 
 
 def sweep(run: Path) -> None:
     """Remove what a killed process left half-written."""
     for folder in (run, run / "checkpoints"):
-        for debris in folder.glob(f"*{PARTIAL}"):
-            if debris.is_dir():
-                shutil.rmtree(debris, ignore_errors=True)
-            else:
-                debris.unlink(missing_ok=True)
+        settle_all(folder)

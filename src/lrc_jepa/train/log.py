@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from lrc_jepa.console import warn
 from lrc_jepa.files import write_bytes
+from lrc_jepa.lines import describe_damage, read_lines, to_line
 
 
 class MetricsLog:
@@ -23,8 +24,8 @@ class MetricsLog:
 
         run.mkdir(parents=True, exist_ok=True)
         self.path = run / "metrics.jsonl"
-        kept = [r for r in read_metrics(self.path) if r["step"] <= from_step]
-        write_bytes(self.path, b"".join(_line(record) for record in kept))
+        kept = [r for r in read_metrics(self.path) if r.get("step", 0) <= from_step]
+        write_bytes(self.path, b"".join(to_line(record) for record in kept))
         self.board = SummaryWriter(str(run / "tensorboard"), purge_step=from_step + 1)
 
     def write(self, step: int, kind: str, values: dict[str, Any]) -> None:
@@ -32,7 +33,7 @@ class MetricsLog:
         if self.path is None:
             return
         with self.path.open("ab") as handle:
-            handle.write(_line({"step": step, "kind": kind, **values}))
+            handle.write(to_line({"step": step, "kind": kind, **values}))
         for name, value in values.items():
             if isinstance(value, int | float):
                 self.board.add_scalar(f"{kind}/{name}", value, step)
@@ -55,18 +56,9 @@ class MetricsLog:
             self.board.close()
 
 
-def _line(record: dict[str, Any]) -> bytes:
-    return (json.dumps(record, sort_keys=True) + "\n").encode()
-
-
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """All whole records; a last line cut short by a crash is left out."""
-    if not path.is_file():
-        return []
-    records = []
-    for line in path.read_text().splitlines():
-        try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
+    """All whole records; damaged lines are named, and left out."""
+    records, damaged = read_lines(path)
+    if damaged:
+        warn(describe_damage(path, damaged, len(records)))
     return records

@@ -17,7 +17,8 @@ from lrc_jepa import __version__
 from lrc_jepa.data.importers.base import need
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
-from lrc_jepa.files import whole_folder, write_json
+from lrc_jepa.files import write_json
+from lrc_jepa.folders import whole_folder
 
 Array = NDArray[Any]
 CAMERA = "observation.images.pixels"

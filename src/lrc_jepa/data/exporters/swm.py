@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
-from lrc_jepa.files import PARTIAL, sync_path
+from lrc_jepa.files import whole_file
 
 ROWS = 256  # written at a time
 
@@ -23,15 +22,8 @@ def export_swm(store: Store, out: Path, *, overwrite: bool, progress: Callable[[
     if out.is_dir() or (out.exists() and not overwrite):
         raise BadInput(f"{out} already exists; choose another name or pass --overwrite")
     out.parent.mkdir(parents=True, exist_ok=True)
-    aside = out.with_name(f".{out.name}.{os.getpid()}{PARTIAL}")
-    try:
-        with h5py.File(aside, "w", libver="latest") as file:
-            _write(store, file, progress)
-        sync_path(aside)
-        aside.replace(out)
-    finally:
-        aside.unlink(missing_ok=True)
-    sync_path(out.parent)
+    with whole_file(out) as aside, h5py.File(aside, "w", libver="latest") as file:
+        _write(store, file, progress)
 
 
 def _write(store: Store, file: h5py.File, progress: Callable[[int, int], None]) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 from lrc_jepa.data.importers import bridge, dinowm, folders, hdf5, lance, lerobot, minari, replay
 from lrc_jepa.data.importers.base import Source
 from lrc_jepa.data.importers.convert import Conversion
-from lrc_jepa.data.streaming import StreamWriter, check_target, work_folder
+from lrc_jepa.data.store import check_target
+from lrc_jepa.data.streaming import StreamWriter, work_folder
 from lrc_jepa.errors import BadInput
 
 SIZES = (8, 1024)
