@@ -12,6 +12,7 @@ from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.envs.collect import collect
 from lrc_jepa.recipes import get_recipe
+from lrc_jepa.run import Run
 from lrc_jepa.train.loop import assemble, fit
 
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -54,9 +55,7 @@ def varied(tmp_path_factory) -> Store:
 @pytest.fixture(scope="session")
 def run(tmp_path_factory, store) -> Path:
     """A debug run, trained once, described as the command line does."""
-    from lrc_jepa.commands.train import prepare_run
-
     path = tmp_path_factory.mktemp("runs") / "debug"
-    prepare_run(path, DEBUG, store.path)
+    Run(path).describe(DEBUG, store.path)
     train_debug(store, path)
     return path

@@ -13,7 +13,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.plan.planners import PLANNERS
 from lrc_jepa.recipes import MICRO_PLAN
 from lrc_jepa.report.page import write_page
-from lrc_jepa.report.rows import read_rows
+from lrc_jepa.rows import read_rows
 
 FIRST = PlanConfig(samples=40, iterations=4, elites=4)
 

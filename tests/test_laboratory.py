@@ -15,7 +15,6 @@ from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from test_plan import Walk
 
 from lrc_jepa.commands import ablate, intervene, nuisance, probe, recover, stress
-from lrc_jepa.commands.opened import open_run
 from lrc_jepa.config import ClipConfig, with_value
 from lrc_jepa.data.clips import Clips, Split
 from lrc_jepa.data.normalize import ActionNormalizer
@@ -31,7 +30,8 @@ from lrc_jepa.evaluate.recovery import recover as recover_rows
 from lrc_jepa.evaluate.stress import Projected, fit_logistic, logistic_band, ranks_for
 from lrc_jepa.models.streams import frame_streams
 from lrc_jepa.report.recovery import summarize_recovery
-from lrc_jepa.report.rows import read_rows
+from lrc_jepa.rows import read_rows
+from lrc_jepa.run import open_run
 from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
 from lrc_jepa.types import Clip, Factors
 

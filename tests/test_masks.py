@@ -11,7 +11,7 @@ from lrc_jepa.commands import data, probe
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.masks import choose_rows, make_masks, read_masks
 from lrc_jepa.evaluate.sam3 import Sam3Config, Sam3Segmenter, _paint, load_sam3
-from lrc_jepa.report.rows import read_rows
+from lrc_jepa.rows import read_rows
 
 
 def red_dot(frames):

@@ -14,7 +14,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.report import paper
 from lrc_jepa.report.canvas import COLOURS, colour, sheet
 from lrc_jepa.report.page import _sources, write_page
-from lrc_jepa.report.rows import append_rows
+from lrc_jepa.rows import append_rows
 
 STAMP = {
     **{"evaluation": "e", "time": "2026-01-01T00:00:00Z", "world": "tworoom", "size": "micro", "recipe": "r"},

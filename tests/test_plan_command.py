@@ -11,7 +11,6 @@ from PIL import Image
 from planning import ALL
 
 from lrc_jepa.commands import plan
-from lrc_jepa.commands.train import prepare_run
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.data.clips import Split
 from lrc_jepa.envs import get_world
@@ -23,7 +22,8 @@ from lrc_jepa.models import build_model
 from lrc_jepa.recipes import MICRO_PLAN, SYSTEMS, by_protocol, get_recipe, protocol_of
 from lrc_jepa.report.control import compare, latest_control, summarize
 from lrc_jepa.report.page import write_page
-from lrc_jepa.report.rows import read_rows
+from lrc_jepa.rows import read_rows
+from lrc_jepa.run import Run
 from lrc_jepa.train.checkpoint import Deployment, load_checkpoint, newest_checkpoint
 from lrc_jepa.train.loop import assemble, fit
 
@@ -85,7 +85,7 @@ def test_systems_of_another_history_are_compared_on_all_pairs(repeated, store, t
     config = get_recipe("tworoom-eb-jepa-debug")
     assert config.clip.history == 1
     config = dataclasses.replace(config, train=dataclasses.replace(config.train, steps=2))
-    prepare_run(tmp_path / "run", config, store.path)
+    Run(tmp_path / "run").describe(config, store.path)
     fit(assemble(config, store, tmp_path / "run", torch.device("cpu")))
     options = ["--pairs", "4", "--repetitions", "3", "--films", "0"]
     plan.main([str(tmp_path / "run"), *options, *FEW])

@@ -21,7 +21,7 @@ from lrc_jepa.evaluate.references import (
     train_head,
 )
 from lrc_jepa.plan.cem import Box, cem, episode_generators
-from lrc_jepa.report.rows import read_rows
+from lrc_jepa.rows import read_rows
 from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
 
 QUICK = HeadConfig(pairs=64, steps=5, batch_size=16)

@@ -8,8 +8,8 @@ from browser import check_page, look
 from lrc_jepa.commands import plan
 from lrc_jepa.errors import BadInput
 from lrc_jepa.report.page import write_page
-from lrc_jepa.report.rows import append_rows, read_rows
 from lrc_jepa.report.stats import bootstrap_difference, mcnemar, wilson
+from lrc_jepa.rows import append_rows, read_rows
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from lrc_jepa.bench import plan, systems
-from lrc_jepa.commands.opened import open_run
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models import count_parameters
-from lrc_jepa.report.rows import read_rows
+from lrc_jepa.rows import read_rows
+from lrc_jepa.run import open_run
 
 SMALL = PlanConfig(samples=8, iterations=1, elites=2)
 
@@ -51,7 +51,7 @@ def test_starts_leave_room_for_the_goal(opened):
 
 
 def test_command_writes_one_row_per_run(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("lrc_jepa.commands.opened.Opened.write", lambda self, rows: written.extend(rows))
+    monkeypatch.setattr("lrc_jepa.run.Run.write", lambda self, rows: written.extend(rows))
     written = []
     few = ["--trajectories", "3", "--threads", "1", "--plan.samples", "8", "--plan.iterations", "1"]
     found = plan.main(["--systems", str(run), str(run), *few, "--plan.elites", "2"])["systems"]

@@ -28,8 +28,8 @@ from lrc_jepa.evaluate.theory_measures import (
 from lrc_jepa.evaluate.theory_networks import SYSTEMS, Stack, VectorModel
 from lrc_jepa.evaluate.theory_world import TheoryConfig, World, mixed_error, noise_bound
 from lrc_jepa.objectives.sigreg import GAUSSIAN_FLOOR
-from lrc_jepa.report.rows import append_rows, read_rows
 from lrc_jepa.report.theory import CLAIMS, theory_section
+from lrc_jepa.rows import append_rows, read_rows
 
 COUNT = 20000
 TINY = TheoryConfig(steps=4, batch=16, width=8, probe_steps=3)

@@ -17,7 +17,7 @@ from lrc_jepa.files import whole_file, write_bytes
 from lrc_jepa.folders import name_aside, recover, settle_all, whole_folder
 from lrc_jepa.lines import read_lines
 from lrc_jepa.locks import hold, lock
-from lrc_jepa.report.rows import append_rows, read_rows
+from lrc_jepa.rows import append_rows, read_rows
 
 
 def content(folder):

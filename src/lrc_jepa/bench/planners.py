@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from lrc_jepa.bench.measure import alternate
-from lrc_jepa.commands.opened import Opened, open_run
 from lrc_jepa.config import GradientConfig, ImprovedConfig, PlanConfig
 from lrc_jepa.console import Bar, progress_bar, say, table
 from lrc_jepa.errors import BadInput
@@ -26,8 +25,9 @@ from lrc_jepa.files import write_bytes, write_json
 from lrc_jepa.plan.planners import check_planning, rehearse
 from lrc_jepa.recipes import PROTOCOLS, protocol_of
 from lrc_jepa.report.planners import planner_figure
-from lrc_jepa.report.rows import Row, append_rows
 from lrc_jepa.report.stats import bootstrap_difference, mcnemar, wilson
+from lrc_jepa.rows import Row
+from lrc_jepa.run import Run, open_run
 
 LOSS, FEWER = 0.03, 8.0
 """A planner keeps the reference's success if it loses at most this share, with so many times fewer steps."""
@@ -72,7 +72,7 @@ class Trial:
 class Measured:
     """All that was measured on one run."""
 
-    opened: Opened
+    opened: Run
     manifest: Manifest
     trials: list[Trial]
     plain_s: float
@@ -87,7 +87,7 @@ def name_of(config: PlanConfig) -> str:
     return f"{config.planner} {config.samples} x {config.iterations}{white}"
 
 
-def _alone(opened: Opened, manifest: Manifest, config: PlanConfig) -> Callable[[], Any]:
+def _alone(opened: Run, manifest: Manifest, config: PlanConfig) -> Callable[[], Any]:
     """A solve of the first non-trivial pair, its images already encoded."""
     pair = manifest.trivial.index(False)
     one = dataclasses.replace(
@@ -99,7 +99,7 @@ def _alone(opened: Opened, manifest: Manifest, config: PlanConfig) -> Callable[[
     return planner.controller.solve
 
 
-def _together(opened: Opened, manifest: Manifest, config: PlanConfig) -> float:
+def _together(opened: Run, manifest: Manifest, config: PlanConfig) -> float:
     """Seconds per pair of the first solve of all pairs at once."""
     short = dataclasses.replace(config, budget=1)
     planner = Planner(opened.model, opened.checkpoint.deployment, short, list(range(len(manifest))))
@@ -108,7 +108,7 @@ def _together(opened: Opened, manifest: Manifest, config: PlanConfig) -> float:
     return planner.seconds[0] / len(manifest)
 
 
-def measure(opened: Opened, configs: list[PlanConfig], pairs: int, rounds: int, bar: Bar) -> Measured:
+def measure(opened: Run, configs: list[PlanConfig], pairs: int, rounds: int, bar: Bar) -> Measured:
     """Every planner on the same pairs of one run; the bar moves by predictor steps."""
     store, spec = opened.store, opened.checkpoint.deployment.spec
     manifest = draw_manifest(store, opened.split, opened.checkpoint.config.clip, configs[0], pairs)
@@ -221,7 +221,7 @@ def bench_planners(
     if pairs < 1 or rounds < 1:
         raise BadInput("measuring planners needs at least 1 pair and 1 round")
     load = os.getloadavg()[0]
-    work: list[tuple[Opened, list[PlanConfig]]] = []
+    work: list[tuple[Run, list[PlanConfig]]] = []
     total = 0
     for path in runs:
         opened = open_run(path, out=out)
@@ -236,7 +236,7 @@ def bench_planners(
         measured = [measure(opened, configs, pairs, rounds, bar) for opened, configs in work]
     found = {"runs": [str(path) for path in runs], "seed": seed, "load_before": load, **summary(measured)}
     for part in measured:
-        append_rows(part.opened.out / "results.jsonl", save_rows(part, seed))
+        part.opened.write(save_rows(part, seed))
     folder = (out or measured[0].opened.out) / "bench"
     folder.mkdir(parents=True, exist_ok=True)
     write_bytes(folder / "planners.svg", planner_figure(found["planners"]).svg.encode())

@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lrc_jepa.commands.arguments import parse
-from lrc_jepa.commands.opened import Opened, check_frames, open_run
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import progress_bar, say, table
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.control import Planner, Scene
 from lrc_jepa.models import count_parameters
 from lrc_jepa.report import paper
-from lrc_jepa.report.rows import Row
+from lrc_jepa.rows import Row
+from lrc_jepa.run import Run, open_run
 
 Array = NDArray[Any]
 METRIC = "full-planning-time.v1"
@@ -52,7 +52,7 @@ class SystemsArgs:
     """The search, the same for every run; left out: the paper's."""
 
 
-def draw_starts(opened: Opened, config: PlanConfig, count: int) -> tuple[Array, Array]:
+def draw_starts(opened: Run, config: PlanConfig, count: int) -> tuple[Array, Array]:
     """Episodes and start frames of held-out episodes that have a goal ahead; drawn again when there are few."""
     store, held = opened.store, opened.split.heldout
     room = store.ep_len[held] - config.goal_offset
@@ -66,9 +66,7 @@ def draw_starts(opened: Opened, config: PlanConfig, count: int) -> tuple[Array, 
     return episodes, rng.integers(0, store.ep_len[episodes] - config.goal_offset)
 
 
-def plan_trajectory(
-    opened: Opened, config: PlanConfig, episode: int, start: int, generator: int
-) -> list[float]:
+def plan_trajectory(opened: Run, config: PlanConfig, episode: int, start: int, generator: int) -> list[float]:
     """Seconds of every solve along one trajectory, its encodings included."""
     store, spec = opened.store, opened.checkpoint.deployment.spec
     first, last = int(store.ep_offset[episode]), int(store.ep_offset[episode] + store.ep_len[episode] - 1)
@@ -98,7 +96,7 @@ def machine(device: torch.device, threads: int) -> str:
     return f"{platform.machine()} CPU, {threads} thread{'s' * (threads != 1)}"
 
 
-def measure(runs: list[Opened], args: SystemsArgs, advance: Callable[[], None]) -> list[Row]:
+def measure(runs: list[Run], args: SystemsArgs, advance: Callable[[], None]) -> list[Row]:
     """A row per run: parameters, and the mean time of a trajectory with its 95% interval.
 
     The runs take turns, trajectory by trajectory, so that a busy machine is unfair to none.
@@ -114,7 +112,7 @@ def measure(runs: list[Opened], args: SystemsArgs, advance: Callable[[], None]) 
     return [_row(opened, args, times) for opened, times in zip(runs, spent, strict=True)]
 
 
-def _row(opened: Opened, args: SystemsArgs, spent: list[list[float]]) -> Row:
+def _row(opened: Run, args: SystemsArgs, spent: list[list[float]]) -> Row:
     times = [sum(solves) for solves in spent]
     count = count_parameters(opened.model)
     return {
@@ -153,7 +151,7 @@ def main(argv: list[str]) -> dict[str, Any]:
         raise BadInput("name a run and at least 2 trajectories: lrc bench plan --systems RUN [RUN ...]")
     runs = [open_run(run, args.data, None, args.device) for run in args.systems]
     for opened in runs:
-        check_frames(opened)
+        opened.check_frames()
     before = torch.get_num_threads()
     torch.set_num_threads(args.threads)
     try:

@@ -10,7 +10,6 @@ from statistics import fmean
 from typing import Any
 
 from lrc_jepa.commands.arguments import Positional, parse
-from lrc_jepa.commands.opened import Opened, open_run
 from lrc_jepa.commands.probe import stored_quantities
 from lrc_jepa.commands.train import ensure_trained
 from lrc_jepa.config import RunConfig, with_value
@@ -27,7 +26,8 @@ from lrc_jepa.protocols import Factored
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.report.control import summarize
 from lrc_jepa.report.recovery import summarize_recovery
-from lrc_jepa.report.rows import Row, append_rows, read_rows
+from lrc_jepa.rows import Row, append_rows, read_rows
+from lrc_jepa.run import Run, open_run
 
 NAMED = {
     "q": ("model.context.queries", ("1", "2", "4", "8", "16")),
@@ -59,7 +59,7 @@ class AblateArgs:
     """auto, cpu or cuda."""
 
 
-def measure(opened: Opened, pairs: int, scenes: int) -> dict[str, float]:
+def measure(opened: Run, pairs: int, scenes: int) -> dict[str, float]:
     """Recall and rank, linear probes of z, reconstruction, and planning where there is a simulator."""
     deployment, store = opened.checkpoint.deployment, opened.store
     recovery = RecoveryConfig(scenes=scenes)
@@ -83,7 +83,7 @@ def measure(opened: Opened, pairs: int, scenes: int) -> dict[str, float]:
     return figures
 
 
-def plan_success(opened: Opened, pairs: int) -> float:
+def plan_success(opened: Run, pairs: int) -> float:
     """Closed-loop success on pairs that depend on the data alone."""
     config, spec = opened.checkpoint.config, opened.checkpoint.deployment.spec
     manifest = draw_manifest(opened.store, opened.split, config.clip, config.plan, pairs)

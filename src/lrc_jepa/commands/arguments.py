@@ -16,13 +16,10 @@ import typing
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from lrc_jepa.bounds import check, hints_of
 from lrc_jepa.errors import BadInput
-
-if TYPE_CHECKING:
-    import torch
 
 T = TypeVar("T")
 POSITIONAL, UNPREFIXED = "positional", "unprefixed"
@@ -301,18 +298,3 @@ class Filling:
             elif known is dataclasses.MISSING:
                 raise BadInput(f"{self.command} needs {self.names[here]}; {self.command} --help tells more")
         return kind(**found) if default is None else dataclasses.replace(default, **found)  # type: ignore[type-var]
-
-
-def pick_device(name: str) -> torch.device:
-    """`auto` is a GPU where there is one."""
-    import torch
-
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise BadInput(f"there is no device {name!r}; say auto, cpu or cuda") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise BadInput("there is no CUDA device here; use --device cpu")
-    return device

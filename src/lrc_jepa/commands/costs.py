@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from lrc_jepa.commands.opened import Opened
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.evaluate.stress import Projected
 from lrc_jepa.plan.cost import LatentCost
+from lrc_jepa.run import Run
 
 PLANS, FRAMES = 128, 32  # in one measurement
 RIDGE_S, MLP_S = 4e-6, 5e-4  # a fit per frame; scikit-learn on one core, all networks alike
@@ -49,7 +49,7 @@ def _fastest(work: Callable[[], Any], rounds: int = 2) -> float:
 
 
 @torch.inference_mode()
-def measure_pace(opened: Opened) -> Pace:
+def measure_pace(opened: Run) -> Pace:
     """Time a few plans and frames."""
     model, spec = opened.model, opened.checkpoint.deployment.spec
     device = next(model.parameters()).device

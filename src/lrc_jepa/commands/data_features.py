@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lrc_jepa.commands.arguments import Positional, parse, pick_device
+from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.console import progress_bar, say
 from lrc_jepa.data.features import write_features
 from lrc_jepa.data.store import Store
+from lrc_jepa.device import pick_device
 from lrc_jepa.models import build_model
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.train.loop import check_data

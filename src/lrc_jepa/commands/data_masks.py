@@ -8,9 +8,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from lrc_jepa.commands.arguments import Positional, Unprefixed, parse, pick_device
+from lrc_jepa.commands.arguments import Positional, Unprefixed, parse
 from lrc_jepa.console import progress_bar, say, table
 from lrc_jepa.data.store import Store
+from lrc_jepa.device import pick_device
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.masks import KINDS, Segmenter, choose_rows, make_masks, read_masks
 from lrc_jepa.evaluate.sam3 import Sam3Config, load_sam3

@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from lrc_jepa.commands.arguments import Positional, parse
-from lrc_jepa.commands.train import prepare_run
 from lrc_jepa.config import EncoderConfig, PredictorConfig, RunConfig
 from lrc_jepa.console import say
 from lrc_jepa.data.clips import Split
@@ -27,6 +26,7 @@ from lrc_jepa.files import file_digest
 from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.models.lewm_weights import WRAPPERS, convert
 from lrc_jepa.recipes import SETTINGS, get_recipe
+from lrc_jepa.run import Run
 from lrc_jepa.train.checkpoint import Deployment, provenance, save_checkpoint
 
 
@@ -150,7 +150,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     origin = provenance(
         data=store.digest(), split=split.digest(), world=store.world, weights=file_digest(args.weights)
     )
-    prepare_run(args.out, config, args.data)
+    Run(args.out).describe(config, args.data)
     checkpoint = args.out / "checkpoints" / f"{0:08d}"
     save_checkpoint(checkpoint, config, model, deployment, 0, origin)
     counts = count_parameters(model)

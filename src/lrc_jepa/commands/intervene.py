@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from lrc_jepa.commands.arguments import Positional, parse
-from lrc_jepa.commands.opened import Opened, check_frames, open_run
 from lrc_jepa.console import say, table
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.films import strip
 from lrc_jepa.evaluate.interventions import intervene, swap, trajectory_rows, walk
 from lrc_jepa.protocols import Factored
 from lrc_jepa.report.sources import number
+from lrc_jepa.run import Run, open_run
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     if args.frames < 2 or args.episodes < 2:
         raise BadInput("interventions need at least 2 episodes and 2 frames of each")
     opened = open_run(args.run, args.data, args.out, args.device)
-    check_frames(opened)
+    opened.check_frames()
     if not isinstance(opened.model, Factored):
         raise BadInput(
             f"{opened.checkpoint.config.system} has one stream and no decoder: nothing to exchange"
@@ -75,11 +75,11 @@ def main(argv: list[str]) -> dict[str, Any]:
     ]
     columns = ["", "PSNR", "where it changes", "SSIM"]
     table(f"{figures[0]['frames']} frames of {len(held)} held-out episodes", columns, lines)
-    say(f"pictures in {opened.out / 'pictures'}, rows in {opened.out / 'results.jsonl'}")
+    say(f"pictures in {opened.out / 'pictures'}, rows in {opened.results}")
     return {"run": str(args.run), "interventions": figures, "pictures": [p["file"] for p in pictures]}
 
 
-def _draw(opened: Opened, args: InterveneArgs, rows: Any, films: dict[str, Any]) -> list[dict[str, str]]:
+def _draw(opened: Run, args: InterveneArgs, rows: Any, films: dict[str, Any]) -> list[dict[str, str]]:
     """The grid of the paper's figure, the swap, and the walks."""
     store, out = opened.store, opened.out
     recorded = np.asarray(store.pixels[rows[0]])

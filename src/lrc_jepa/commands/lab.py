@@ -14,7 +14,6 @@ import torch
 from lrc_jepa.commands import bench, intervene, plan, probe, recover, report, stress
 from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.commands.costs import MLP_S, REFIT_S, RIDGE_S, Pace, measure_pace
-from lrc_jepa.commands.opened import Opened, open_run
 from lrc_jepa.commands.plan_pictures import open_loop
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import progress_bar, say, warn
@@ -23,8 +22,9 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.perturb import PERTURBATIONS
 from lrc_jepa.evaluate.stress import ranks_for
 from lrc_jepa.protocols import Factored
-from lrc_jepa.report.rows import Row, read_rows
 from lrc_jepa.report.sources import newest
+from lrc_jepa.rows import Row
+from lrc_jepa.run import Run, open_run
 
 STRESS = ("pca", "pattern", "brightness", "shift", "distractor")
 QUICK_STRESS = ("pca", "pattern")
@@ -62,14 +62,14 @@ class Experiment:
     """Whether rows of the newest evaluation of this checkpoint make it needless."""
     fixed: tuple[tuple[str, str], ...] = ()
 
-    def done(self, opened: Opened) -> bool:
+    def done(self, opened: Run) -> bool:
         """Whether this checkpoint has such rows, and enough of them."""
         checkpoint = opened.checkpoint.digest[:16]
-        rows = read_rows(opened.out / "results.jsonl", self.kind)
+        rows = opened.rows(self.kind)
         return self.enough(newest(rows, self.kind, checkpoint_hash=checkpoint, **dict(self.fixed)))
 
 
-def _simulated(opened: Opened) -> bool:
+def _simulated(opened: Run) -> bool:
     return opened.store.world in WORLDS and "state" in opened.store.columns
 
 
@@ -77,7 +77,7 @@ def _options(**values: Any) -> list[str]:
     return [text for name, value in values.items() for text in (f"--{name}", str(value))]
 
 
-def experiments(run: Path, opened: Opened, args: LabArgs) -> list[Experiment]:
+def experiments(run: Path, opened: Run, args: LabArgs) -> list[Experiment]:
     """What applies to this checkpoint and this data."""
     pace = measure_pace(opened)
     found = [
@@ -96,14 +96,14 @@ def experiments(run: Path, opened: Opened, args: LabArgs) -> list[Experiment]:
     return found + [_stress(run, opened, pace, kind, args) for kind in kinds]
 
 
-def _open_loop(opened: Opened) -> None:
+def _open_loop(opened: Run) -> None:
     rows = open_loop(opened, opened.stamp(), opened.checkpoint.config.plan)
     if not rows:
         raise BadInput("no held-out episode is long enough to imagine a block of it")
     opened.write(rows)
 
 
-def _control(run: Path, opened: Opened, pace: Pace, pairs: int) -> Experiment:
+def _control(run: Path, opened: Run, pace: Pace, pairs: int) -> Experiment:
     """Planning, with open-loop errors and decoded rollouts, which come along."""
     config, system = opened.checkpoint.config.plan, opened.checkpoint.config.system
     seconds = 8 + pace.solves(config, opened.checkpoint.deployment.spec.frameskip, pairs)
@@ -127,7 +127,7 @@ def _recovery(run: Path, pace: Pace, scenes: int) -> Experiment:
     )
 
 
-def _speed(run: Path, opened: Opened, pace: Pace, trajectories: int) -> Experiment:
+def _speed(run: Path, opened: Run, pace: Pace, trajectories: int) -> Experiment:
     """Whole trajectories by the paper's search, whatever the checkpoint's own is."""
     threads = torch.get_num_threads()
     work = ["plan", "--systems", str(run), *_options(trajectories=trajectories, threads=threads)]
@@ -140,7 +140,7 @@ def _speed(run: Path, opened: Opened, pace: Pace, trajectories: int) -> Experime
     return Experiment("planning time", "speed", lambda: bench.main(work), seconds, enough)
 
 
-def _probes(run: Path, opened: Opened, pace: Pace, quick: bool) -> Experiment:
+def _probes(run: Path, opened: Run, pace: Pace, quick: bool) -> Experiment:
     frames, kinds = (2000, ["ridge", "ridge-cv"]) if quick else (10_000, ["ridge", "ridge-cv", "mlp"])
     frames_there = min(frames, len(opened.store.pixels))
     fits = len(opened.store.quantities) * (3 if isinstance(opened.model, Factored) else 1)
@@ -166,7 +166,7 @@ def small_search(config: PlanConfig) -> PlanConfig:
     )
 
 
-def _stress(run: Path, opened: Opened, pace: Pace, kind: str, args: LabArgs) -> Experiment:
+def _stress(run: Path, opened: Run, pace: Pace, kind: str, args: LabArgs) -> Experiment:
     pairs, refits = max(10, args.pairs // 4), 50 if args.quick else stress.REFITS
     config, spec = small_search(opened.checkpoint.config.plan), opened.checkpoint.deployment.spec
     search = _options(samples=config.samples, iterations=config.iterations, elites=config.elites)

@@ -9,7 +9,6 @@ from typing import Any
 
 from lrc_jepa.commands.ablate import measure
 from lrc_jepa.commands.arguments import parse
-from lrc_jepa.commands.opened import open_run
 from lrc_jepa.commands.train import ensure_trained
 from lrc_jepa.config import with_value
 from lrc_jepa.console import progress_bar, say, table
@@ -18,7 +17,8 @@ from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.envs.collect import collect
 from lrc_jepa.files import digest
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.report.rows import append_rows, read_rows
+from lrc_jepa.rows import append_rows, read_rows
+from lrc_jepa.run import open_run
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from lrc_jepa.commands.arguments import Positional, Unprefixed, parse
-from lrc_jepa.commands.opened import Opened, open_run
 from lrc_jepa.commands.plan_pictures import open_loop, save_explanations, save_films
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import Bar, progress_bar, say, table
-from lrc_jepa.data.limits import UNBOUNDED
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.control import Actor, Planner, action_box, episode_rows, references, run
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
@@ -20,8 +18,8 @@ from lrc_jepa.evaluate.references import LatentPolicy, learned_references
 from lrc_jepa.plan.planners import check_planning
 from lrc_jepa.recipes import by_protocol, protocol_of
 from lrc_jepa.report.control import ControlSummary, summarize
-from lrc_jepa.report.rows import Row
-from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
+from lrc_jepa.rows import Row
+from lrc_jepa.run import Run, open_run
 
 
 @dataclass(frozen=True)
@@ -81,24 +79,20 @@ def main(argv: list[str]) -> dict[str, Any]:
 
 def own_search(run: Path) -> PlanArgs:
     """The arguments that leave the search of a run as it is."""
-    return PlanArgs(run=run, plan=load_checkpoint(newest_checkpoint(run)).config.plan)
+    return PlanArgs(run=run, plan=Run(run).config.plan)
 
 
 def work(args: PlanArgs) -> dict[str, Any]:
     """Evaluate one run."""
-    opened = open_run(args.run, args.data, args.out, args.device)
+    opened = open_run(args.run, args.data, args.out, args.device, unbounded=args.unbounded)
     own = opened.checkpoint.config.plan
     config = by_protocol("paper", args.plan, own) if args.protocol else args.plan
     deployment = opened.checkpoint.deployment
-    if args.unbounded:
-        deployment = dataclasses.replace(deployment, bounds_from=UNBOUNDED)
-        unbounded = dataclasses.replace(opened.checkpoint, deployment=deployment)
-        opened = dataclasses.replace(opened, checkpoint=unbounded)
     check_planning(config, deployment.spec, action_box(deployment, opened.device))
     return evaluate(opened, args, config)
 
 
-def choose_pairs(opened: Opened, args: PlanArgs, config: PlanConfig) -> list[Manifest]:
+def choose_pairs(opened: Run, args: PlanArgs, config: PlanConfig) -> list[Manifest]:
     """The pairs of each repetition: those of the files given, or drawn with the repetition's seed."""
     if min(args.pairs, args.repetitions) < 1 or min(args.films, args.explained) < 0:
         raise BadInput("there must be at least 1 pair and 1 repetition, and films cannot be fewer than 0")
@@ -114,7 +108,7 @@ def choose_pairs(opened: Opened, args: PlanArgs, config: PlanConfig) -> list[Man
     return manifests
 
 
-def evaluate(opened: Opened, args: PlanArgs, config: PlanConfig) -> dict[str, Any]:
+def evaluate(opened: Run, args: PlanArgs, config: PlanConfig) -> dict[str, Any]:
     """Run the model and the references on every repetition's pairs."""
     system = opened.checkpoint.config.system
     manifests = choose_pairs(opened, args, config)
@@ -141,7 +135,7 @@ def evaluate(opened: Opened, args: PlanArgs, config: PlanConfig) -> dict[str, An
     names = dict.fromkeys(row["actor"] for row in control)
     summaries = [summarize(row for row in control if row["actor"] == name) for name in names]
     show(summaries)
-    say(f"rows in {opened.out / 'results.jsonl'}, films in {opened.out / 'films'}")
+    say(f"rows in {opened.results}, films in {opened.out / 'films'}")
     if args.explain:
         say(f"where the first plans come from: {opened.out / 'explain'}, and in the report")
     return {
@@ -155,7 +149,7 @@ def evaluate(opened: Opened, args: PlanArgs, config: PlanConfig) -> dict[str, An
 
 
 def repeat(
-    opened: Opened, args: PlanArgs, config: PlanConfig, manifest: Manifest, stamp: Row, bar: Bar
+    opened: Run, args: PlanArgs, config: PlanConfig, manifest: Manifest, stamp: Row, bar: Bar
 ) -> list[Row]:
     """The rows of one repetition: every actor on the same pairs. Only the first is filmed and explained."""
     checkpoint, store = opened.checkpoint, opened.store

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lrc_jepa.commands.opened import Opened
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.evaluate.control import Planner, Rollouts
 from lrc_jepa.evaluate.films import film, strip
 from lrc_jepa.evaluate.openloop import decoded_strips, long_clips, open_loop_error
 from lrc_jepa.files import write_bytes
 from lrc_jepa.report.explain import explanation_figure
-from lrc_jepa.report.rows import Row
+from lrc_jepa.rows import Row
+from lrc_jepa.run import Run
 
 DIGITS = 5  # significant ones of the figures in an explanation's row
 
@@ -57,7 +57,7 @@ def save_films(
     return rows
 
 
-def open_loop(opened: Opened, stamp: Row, config: PlanConfig) -> list[Row]:
+def open_loop(opened: Run, stamp: Row, config: PlanConfig) -> list[Row]:
     """Latent error along recorded actions, and strips of decoded rollouts, as far as episodes go."""
     deployment = opened.checkpoint.deployment
     if opened.store.image_size != deployment.spec.image_size:

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.commands.arguments import Positional, Unprefixed, parse
-from lrc_jepa.commands.opened import Opened, check_frames, open_run
 from lrc_jepa.console import progress_bar, say, table
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.masks import mask_quantities, read_masks
 from lrc_jepa.evaluate.probes import PROBES, ProbeConfig, draw_frames, probe_table
 from lrc_jepa.models.streams import frame_streams, probe_features
+from lrc_jepa.run import Run, open_run
 
 Array = NDArray[Any]
 
@@ -61,7 +61,7 @@ def stored_quantities(store: Store, fit: Array, test: Array) -> dict[str, tuple[
     return found
 
 
-def _targets(opened: Opened, args: ProbeArgs) -> tuple[Any, Any, dict[str, tuple[Any, Any]]]:
+def _targets(opened: Run, args: ProbeArgs) -> tuple[Any, Any, dict[str, tuple[Any, Any]]]:
     """Rows to fit and to test on, and each quantity on both."""
     store = opened.store
     fit, test = draw_frames(store, args.probe)
@@ -85,7 +85,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     if unknown:
         raise BadInput(f"there is no probe {unknown[0]!r}; there is {', '.join(PROBES)}")
     opened = open_run(args.run, args.data, args.out, args.device)
-    check_frames(opened)
+    opened.check_frames()
     fit, test, quantities = _targets(opened, args)
     known, unseen = (probe_features(frame_streams(opened.model, opened.store, rows)) for rows in (fit, test))
     features = {name: (known[name], unseen[name]) for name in known}
@@ -106,5 +106,5 @@ def main(argv: list[str]) -> dict[str, Any]:
     ]
     title = f"{len(fit)} frames fitted, {len(test)} of other episodes tested"
     table(title, ["quantity", "stream", "probe", "normalised MSE", "Pearson r"], lines)
-    say(f"rows in {opened.out / 'results.jsonl'}")
+    say(f"rows in {opened.results}")
     return {"run": str(args.run), "system": stamp["system"], "probes": found}

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lrc_jepa.commands.arguments import Positional, Unprefixed, parse
-from lrc_jepa.commands.opened import check_frames, open_run
 from lrc_jepa.console import progress_bar, say, table
 from lrc_jepa.evaluate.recovery import RecoveryConfig, Source, chance, draw_scenes, recover
 from lrc_jepa.report.recovery import summarize_recovery
+from lrc_jepa.run import open_run
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def main(argv: list[str]) -> dict[str, Any]:
         RecoverArgs, argv, "recover", "Rank the demonstrated actions among others by imagined outcome."
     )
     opened = open_run(args.run, args.data, args.out, args.device)
-    check_frames(opened)
+    opened.check_frames()
     deployment, config = opened.checkpoint.deployment, args.recovery
     scenes = draw_scenes(opened.store, opened.split.heldout, deployment.spec, deployment.normalizer, config)
     sources: list[Source] = ["gaussian", "real"] if args.source == "both" else [args.source]
@@ -61,5 +61,5 @@ def main(argv: list[str]) -> dict[str, Any]:
     table(
         f"{scenes.clip.size} scenes, {config.horizon} blocks, {config.candidates} candidates", columns, lines
     )
-    say(f"rows in {opened.out / 'results.jsonl'}")
+    say(f"rows in {opened.results}")
     return {"run": str(args.run), "system": stamp["system"], "chance": known, "recovery": summaries}

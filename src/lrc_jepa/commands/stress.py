@@ -12,7 +12,6 @@ import numpy as np
 
 from lrc_jepa.commands import nuisance
 from lrc_jepa.commands.arguments import Positional, Unprefixed, parse
-from lrc_jepa.commands.opened import Opened, check_frames, open_run
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import progress_bar, say, table
 from lrc_jepa.errors import BadInput
@@ -23,9 +22,9 @@ from lrc_jepa.evaluate.stress import Projected, logistic_band, ranks_for
 from lrc_jepa.models.streams import frame_streams
 from lrc_jepa.recipes import protocol_of
 from lrc_jepa.report.control import summarize
-from lrc_jepa.report.rows import Row, read_rows
 from lrc_jepa.report.sources import newest
-from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
+from lrc_jepa.rows import Row
+from lrc_jepa.run import Run, open_run
 
 LATENTS = 1000  # clean frames that define the principal components
 REFITS = 500  # of the logistic trend
@@ -61,7 +60,7 @@ class StressArgs:
 class Stressed:
     """One stress test of one run: its pairs, its levels, and what was measured before an interruption."""
 
-    opened: Opened
+    opened: Run
     args: StressArgs
     manifest: Manifest
     levels: list[float]
@@ -69,7 +68,7 @@ class Stressed:
     before: list[Row]
 
     @classmethod
-    def begin(cls, opened: Opened, args: StressArgs, kind: str, levels: list[float]) -> Stressed:
+    def begin(cls, opened: Run, args: StressArgs, kind: str, levels: list[float]) -> Stressed:
         """Draw the pairs; go on with the newest test of the same settings if it stopped half way."""
         if args.pairs < 1 or args.seeds < 1:
             raise BadInput("a stress test needs at least one pair and one repetition")
@@ -85,7 +84,7 @@ class Stressed:
         }
         stamp = opened.stamp(**settings)
         identity = {**settings, "checkpoint_hash": stamp["checkpoint_hash"], "data_hash": stamp["data_hash"]}
-        rows = read_rows(opened.out / "results.jsonl", "stress")
+        rows = opened.rows("stress")
         last = newest(rows, "stress", stress=kind)
         same = last and all(last[0].get(key) == value for key, value in identity.items())
         if not same or finished(last):
@@ -130,9 +129,9 @@ def finished(rows: list[Row]) -> bool:
     return bool(rows) and set(rows[0].get("levels", [])) <= {row["level"] for row in rows}
 
 
-def pca(opened: Opened, args: StressArgs) -> list[Row]:
+def pca(opened: Run, args: StressArgs) -> list[Row]:
     """Project every latent on its k leading principal components."""
-    check_frames(opened)
+    opened.check_frames()
     rng = np.random.default_rng(0)
     chosen = np.sort(
         rng.choice(len(opened.store.pixels), min(LATENTS, len(opened.store.pixels)), replace=False)
@@ -163,7 +162,7 @@ def _trend(rows: list[Row], ranks: list[int], stamp: Row, refits: int) -> Row:
     return {**stamp, "kind": "stress-trend", "metric": "logistic.v1", "refits": refits, **curve}
 
 
-def disturb(kind: str, opened: Opened, args: StressArgs) -> list[Row]:
+def disturb(kind: str, opened: Run, args: StressArgs) -> list[Row]:
     """Disturb current and goal frames alike, level by level, on the same pairs."""
     disturbance = PERTURBATIONS[kind]
     levels = [float(level) for level in args.levels or disturbance.levels]
@@ -206,8 +205,8 @@ def own_search(words: dict[str, str]) -> StressArgs | None:
     """The arguments that leave the search of a run as it is."""
     if "run" not in words:
         return None
-    planned = load_checkpoint(newest_checkpoint(Path(words["run"]))).config.plan
-    return StressArgs(kind=words["kind"], run=Path(words["run"]), plan=planned)
+    run = Path(words["run"])
+    return StressArgs(kind=words["kind"], run=run, plan=Run(run).config.plan)
 
 
 def work(args: StressArgs) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from lrc_jepa.evaluate.theory import SWEEPS, Replica, Trial, account, shape_key
 from lrc_jepa.evaluate.theory_networks import SYSTEMS
 from lrc_jepa.evaluate.theory_world import TheoryConfig
 from lrc_jepa.files import digest, write_bytes
-from lrc_jepa.report.rows import Row, append_rows, read_rows
 from lrc_jepa.report.theory import newest_experiment, summary_lines, theory_section
+from lrc_jepa.rows import Row, append_rows, read_rows
 
 METRIC = "theory.v1"
 SHOWN = ["s from z, rotated", "s from z, u", "v from u", "bits of v in z", "error / q", "cost over theorem's"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,7 @@ from typing import Any
 import torch
 
 from lrc_jepa.collective import rank
-from lrc_jepa.commands.arguments import Positional, parse, pick_device
-from lrc_jepa.commands.opened import data_of
+from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.config import (
     ClipConfig,
     ModelConfig,
@@ -21,17 +19,17 @@ from lrc_jepa.config import (
     PlanConfig,
     RunConfig,
     TrainConfig,
-    to_dict,
 )
 from lrc_jepa.console import progress_bar, say, table, warn
 from lrc_jepa.data.store import Store
+from lrc_jepa.device import pick_device
 from lrc_jepa.envs import WORLDS
 from lrc_jepa.errors import BadInput
-from lrc_jepa.files import write_json
 from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.models.backbones import without_weights
 from lrc_jepa.objectives.terms import TERMS
 from lrc_jepa.recipes import ANY_ACTIONS, SETTINGS, SIZES, SYSTEMS, get_recipe, reported_name
+from lrc_jepa.run import Run
 from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint
 from lrc_jepa.train.distributed import check_shares, launch, launched, team, wait_for_all
 from lrc_jepa.train.estimate import estimate
@@ -95,36 +93,6 @@ class TrainArgs:
         return dataclasses.replace(config, system=reported_name(config, recipe))
 
 
-def check_out(out: Path, *, resume: bool, overwrite: bool) -> None:
-    """Refuse to write over a run unless told to."""
-    if out.exists() and not out.is_dir():
-        raise BadInput(f"{out} is a file, not a folder")
-    holds = (out / "config.json").exists() or (out / "checkpoints").exists()
-    if holds and not resume and not overwrite:
-        raise BadInput(
-            f"{out} already holds a run; pass --resume to continue it or --overwrite to replace it"
-        )
-    if resume and not holds:
-        raise BadInput(f"there is no run at {out} to resume")
-
-
-def prepare_run(out: Path, config: RunConfig, data: Path) -> None:
-    """Write down what this run is, before it starts."""
-    out.mkdir(parents=True, exist_ok=True)
-    described = {"config": to_dict(config), "config_hash": config.digest(), "data": str(data.resolve())}
-    write_json(out / "config.json", described)
-
-
-def clear_run(out: Path) -> None:
-    """Remove the files of an earlier run; anything else in the folder stays."""
-    for name in ("checkpoints", "tensorboard", "films", "explain", "bench"):
-        shutil.rmtree(out / name, ignore_errors=True)
-    for name in ("config.json", "metrics.jsonl", "results.jsonl"):
-        (out / name).unlink(missing_ok=True)
-    for pairs in out.glob("manifest*.json"):  # one for each repetition
-        pairs.unlink()
-
-
 def train_with_bar(pieces: Pieces, *, resume: bool) -> Path:
     """Run the loop with a bar of losses, speed and time left."""
     batch = pieces.config.train.batch_size
@@ -154,7 +122,7 @@ def ensure_trained(config: RunConfig, data: Path, out: Path, device: str = "auto
         if load_checkpoint(done[-1]).config != config:
             raise BadInput(f"{out} holds a run with another configuration; choose another folder")
         return done[-1]
-    prepare_run(out, config, data)
+    Run(out).describe(config, data)
     return train_with_bar(pieces, resume=bool(done))
 
 
@@ -188,7 +156,7 @@ def prepare(args: TrainArgs) -> tuple[RunConfig, Store, Path]:
     """The configuration, the data and the folder of a run, checked before anything is changed."""
     config = args.resolve()
     out = args.out or Path("runs") / args.recipe
-    check_out(out, resume=args.resume, overwrite=args.overwrite)
+    Run(out).check_free(resume=args.resume, overwrite=args.overwrite)
     store = Store(find_data(config, args.data, out if args.resume else None))
     config = fit_actions(config, store)
     check_data(config, store)
@@ -199,7 +167,7 @@ def prepare(args: TrainArgs) -> tuple[RunConfig, Store, Path]:
 def find_data(config: RunConfig, given: Path | None, resumed: Path | None = None) -> Path:
     """The dataset given, that of the run which is resumed, or the usual one of the recipe's world."""
     if given is None and resumed is not None:
-        return data_of(resumed)
+        return Run(resumed).data
     usual = Path("datasets") / f"{config.world}-clean"
     if given is None and not usual.exists():
         made = f"make it with lrc collect {config.world}, or " if config.world in WORLDS else ""
@@ -221,8 +189,8 @@ def train(
     wait_for_all()  # each process has seen the folder as it was before rank 0 changes it
     if rank() == 0:
         if args.overwrite and not args.resume:
-            clear_run(out)
-        prepare_run(out, config, store.path)
+            Run(out).clear()
+        Run(out).describe(config, store.path)
         checkpoint = train_with_bar(pieces, resume=args.resume)
         say(f"trained {pieces.steps} steps; checkpoint {checkpoint}")
     else:

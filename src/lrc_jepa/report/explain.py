@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from lrc_jepa.report.canvas import INK, Drawing, data_address, sheet
-from lrc_jepa.report.rows import Row
 from lrc_jepa.report.sources import newest
 from lrc_jepa.report.tables import Section, Table
+from lrc_jepa.rows import Row
 
 SEARCH, CHOSEN = "#0b5cad", "#d1495b"
 LEVELS = 12  # lines of equal cost

@@ -26,7 +26,7 @@ from lrc_jepa.report.canvas import (
     sheet,
 )
 from lrc_jepa.report.control import ControlSummary
-from lrc_jepa.report.rows import Row
+from lrc_jepa.rows import Row
 
 
 @dataclass(frozen=True)

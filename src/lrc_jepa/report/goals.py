@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from lrc_jepa.report import figures, paper
 from lrc_jepa.report.control import ControlSummary, compare, latest_control, summarize
-from lrc_jepa.report.rows import Row
 from lrc_jepa.report.sources import Source, origin
 from lrc_jepa.report.tables import Section, Table
+from lrc_jepa.rows import Row
 
 REFERENCES = ("do-nothing", "random", "expert-replay")
 

@@ -9,11 +9,11 @@ from lrc_jepa.report import figures, paper
 from lrc_jepa.report.canvas import Drawing, data_address
 from lrc_jepa.report.control import summarize
 from lrc_jepa.report.recovery import summarize_recovery
-from lrc_jepa.report.rows import Row
 from lrc_jepa.report.sources import Source, newest, number, origins, per_source
 from lrc_jepa.report.stats import wilson
 from lrc_jepa.report.tables import Section, Table
 from lrc_jepa.report.variants import ablation, nuisance, speed, theory
+from lrc_jepa.rows import Row
 
 
 def _recall(part: dict[str, float], k: int, scenes: int) -> str:

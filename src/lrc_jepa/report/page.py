@@ -20,9 +20,9 @@ from lrc_jepa.report.explain import explanations
 from lrc_jepa.report.goals import Acted, acted, goals
 from lrc_jepa.report.laboratory import sections
 from lrc_jepa.report.planners import planner_curves
-from lrc_jepa.report.rows import Row, read_rows
 from lrc_jepa.report.sources import Source, newest, with_lines
 from lrc_jepa.report.tables import Section
+from lrc_jepa.rows import Row, read_rows
 
 
 @dataclass(frozen=True)

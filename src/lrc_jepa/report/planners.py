@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
 from lrc_jepa.report.canvas import Drawing, Sheet, sheet
-from lrc_jepa.report.rows import Row
 from lrc_jepa.report.sources import newest
 from lrc_jepa.report.tables import Section, Table
+from lrc_jepa.rows import Row
 
 # Distinct in hue, in marker, and printed grey in lightness.
 PLANNERS = {

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from statistics import fmean, stdev
 from typing import Any
 
-from lrc_jepa.report.rows import Row
+from lrc_jepa.rows import Row
 
 RECALLS = (1, 5, 10)
 

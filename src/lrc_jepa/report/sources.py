@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lrc_jepa.report.rows import Row
+from lrc_jepa.rows import Row
 
 
 @dataclass(frozen=True)

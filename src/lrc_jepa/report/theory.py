@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from lrc_jepa.report.canvas import Drawing, Sheet, colour, mark, sheet
-from lrc_jepa.report.rows import Row
+from lrc_jepa.rows import Row
 
 
 def _over_floor(row: Row) -> float | None:

@@ -8,10 +8,10 @@ from typing import Any
 
 from lrc_jepa.report import figures, paper
 from lrc_jepa.report.canvas import Drawing
-from lrc_jepa.report.rows import Row
 from lrc_jepa.report.sources import Source, number, origin, origins, per_source
 from lrc_jepa.report.tables import Section, Table
 from lrc_jepa.report.theory import theory_section
+from lrc_jepa.rows import Row
 
 
 def _grouped(rows: list[Row], by: Callable[[Row], str]) -> dict[str, list[Row]]:

@@ -1,0 +1,211 @@
+"""A run: the one owner of its folder.
+
+config.json      what the run is and which dataset it belongs to
+checkpoints/     one folder per saved step
+metrics.jsonl    losses and health along training; tensorboard/ shows the same
+results.jsonl    one row per measured thing, only ever appended
+manifest*.json   the start-goal pairs of the last planning, one file for each repetition
+films/, explain/, pictures/, bench/   what evaluations drew
+
+Nothing is read before it is asked for: a run that is about to be trained is a `Run` too.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lrc_jepa.config import RunConfig, from_dict, to_dict
+from lrc_jepa.data.clips import Split
+from lrc_jepa.data.limits import UNBOUNDED
+from lrc_jepa.data.store import Store
+from lrc_jepa.device import pick_device
+from lrc_jepa.errors import BadInput
+from lrc_jepa.files import digest, read_json, write_json
+from lrc_jepa.rows import Row, append_rows, read_rows
+from lrc_jepa.train.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
+
+CONFIG, RESULTS = "config.json", "results.jsonl"
+FOLDERS = ("checkpoints", "tensorboard", "films", "explain", "pictures", "bench")
+FILES = (CONFIG, "metrics.jsonl", RESULTS)
+PAIRS = "manifest*.json"
+
+
+class Run:
+    """A run's folder, the newest checkpoint in it, and the data it is examined on."""
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        data: Path | None = None,
+        out: Path | None = None,
+        device: str = "auto",
+        unbounded: bool = False,
+    ) -> None:
+        """`path` is the run's folder or one checkpoint of it.
+
+        `data` replaces the dataset the run was trained on; rows and pictures go to `out` instead of the
+        run's own folder. `unbounded` allows plans of a checkpoint that has no action bounds.
+        """
+        self.path = Path(path)
+        inside = (self.path / "model.safetensors").is_file() and self.path.parent.name == "checkpoints"
+        self.folder = self.path.parent.parent if inside else self.path
+        self.out = out or self.folder
+        self._data, self._device, self._unbounded = data, device, unbounded
+
+    @cached_property
+    def config(self) -> RunConfig:
+        """What the run was trained with; reads no weights."""
+        newest = newest_checkpoint(self.path)
+        described = read_json(newest / CONFIG, f"checkpoint {newest}")
+        if not isinstance(described.get("config"), dict):
+            raise BadInput(f"checkpoint {newest} does not say how it was trained")
+        return from_dict(RunConfig, described["config"], f"checkpoint {newest}")
+
+    @cached_property
+    def checkpoint(self) -> Checkpoint:
+        """The newest checkpoint, verified and loaded once; its model is on the device, to be evaluated."""
+        device = pick_device(self._device)
+        checkpoint = load_checkpoint(newest_checkpoint(self.path))
+        checkpoint.model.to(device)
+        if self._unbounded:
+            deployment = replace(checkpoint.deployment, bounds_from=UNBOUNDED)
+            checkpoint = replace(checkpoint, deployment=deployment)
+        return checkpoint
+
+    @property
+    def model(self) -> Any:
+        """The model, on its device and in evaluation mode."""
+        return self.checkpoint.model
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.checkpoint.model.parameters()).device
+
+    @cached_property
+    def data(self) -> Path:
+        """Folder of the dataset: the one given, or the one the run was trained on."""
+        if self._data is not None:
+            return self._data
+        if (self.folder / CONFIG).is_file():
+            described = read_json(self.folder / CONFIG, f"run {self.folder}")
+            if "data" in described:
+                return Path(described["data"])
+        raise BadInput(f"{self.path} does not say which dataset it belongs to; pass --data")
+
+    @cached_property
+    def store(self) -> Store:
+        """The dataset, once it is known to fit the model."""
+        store, world = Store(self.data), self.checkpoint.provenance["world"]
+        if store.world != world:
+            raise BadInput(
+                f"the model was trained in {world}, the dataset {store.path} comes from {store.world}"
+            )
+        width = self.checkpoint.deployment.spec.raw_action_dim
+        if store.action.shape[1] != width:
+            raise BadInput(
+                f"the model takes {width} action dimensions, the dataset {store.path} has "
+                f"{store.action.shape[1]}"
+            )
+        return store
+
+    @cached_property
+    def split(self) -> Split:
+        """Which episodes were trained on and which were held out."""
+        return Split.by_episode(self.store, self.config.clip)
+
+    def check_frames(self) -> None:
+        """Refuse stored frames of another size than the model sees."""
+        side = self.checkpoint.deployment.spec.image_size
+        if self.store.image_size != side:
+            raise BadInput(
+                f"the model sees frames of {side} pixels, the dataset {self.store.path} has "
+                f"{self.store.image_size}"
+            )
+
+    def stamp(self, **settings: Any) -> Row:
+        """What every row of one evaluation carries."""
+        checkpoint, config, data = self.checkpoint, self.config, self.store.digest()
+        return {
+            "evaluation": digest([checkpoint.digest, data, settings, time.time()]),
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "system": config.system,
+            "world": checkpoint.provenance["world"],
+            "size": config.size,
+            "recipe": config.recipe,
+            "backbone": getattr(self.model, "backbone", ""),
+            "config_hash": config.digest(),
+            "checkpoint_hash": checkpoint.digest[:16],
+            "step": checkpoint.step,
+            "train_seed": config.train.seed,
+            "data_hash": data,
+            "appearance": (self.store.meta.get("appearance") or {}).get("kind", "unknown"),
+            **settings,
+        }
+
+    @property
+    def results(self) -> Path:
+        """The file that rows are appended to."""
+        return self.out / RESULTS
+
+    def write(self, rows: list[Row]) -> None:
+        """Append rows to the results."""
+        append_rows(self.results, rows)
+
+    def rows(self, kind: str | None = None) -> list[Row]:
+        """The rows written so far, or those of one kind."""
+        return read_rows(self.results, kind)
+
+    def check_free(self, *, resume: bool, overwrite: bool) -> None:
+        """Refuse to train over a run unless told to."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise BadInput(f"{self.folder} is a file, not a folder")
+        holds = (self.folder / CONFIG).exists() or (self.folder / "checkpoints").exists()
+        if holds and not resume and not overwrite:
+            raise BadInput(
+                f"{self.folder} already holds a run; pass --resume to continue it or --overwrite to replace it"
+            )
+        if resume and not holds:
+            raise BadInput(f"there is no run at {self.folder} to resume")
+
+    def describe(self, config: RunConfig, data: Path) -> None:
+        """Write down what this run is, before it starts."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        described = {"config": to_dict(config), "config_hash": config.digest(), "data": str(data.resolve())}
+        write_json(self.folder / CONFIG, described)
+
+    def clear(self) -> None:
+        """Remove all that belongs to an earlier run; anything else in the folder stays."""
+        for name in FOLDERS:
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        for file in (*(self.folder / name for name in FILES), *self.folder.glob(PAIRS)):
+            file.unlink(missing_ok=True)
+
+
+def load(path: Path | str, *, device: str = "auto", unbounded: bool = False) -> Run:
+    """Open a trained run or checkpoint and load its weights; what cannot be used is refused here."""
+    run = Run(path, device=device, unbounded=unbounded)
+    run.checkpoint  # noqa: B018 - loads
+    return run
+
+
+def open_run(
+    path: Path,
+    data: Path | None = None,
+    out: Path | None = None,
+    device: str = "auto",
+    *,
+    unbounded: bool = False,
+) -> Run:
+    """A trained run with the data it is examined on, both loaded and known to fit each other."""
+    run = Run(path, data=data, out=out, device=device, unbounded=unbounded)
+    run.split  # noqa: B018 - loads both
+    return run
