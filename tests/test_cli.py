@@ -14,13 +14,14 @@ from lrc_jepa.recipes import get_recipe, recipe_names
 
 def lrc(*argv, capsys):
     """Run a command in this process -> exit code, standard output, standard error."""
-    old = sys.argv
+    old, people = sys.argv, dict(console._consoles)
     sys.argv = ["lrc", *map(str, argv)]
     try:
         with pytest.raises(SystemExit) as ended:
             cli.main()
     finally:
         sys.argv = old
+        console._consoles.update(people)  # --json moves the text for people to standard error
     out, err = capsys.readouterr()
     return ended.value.code, out, err
 

@@ -65,10 +65,10 @@ CASES = {
     "zarr-bytes": (lambda f, e: zarr_replay(f, e, floats=False), "zarr", "state", 0),
     "minari": (lambda f, e: minari(f, e), "minari", "observations_state", 0),
     "minari-plain": (lambda f, e: minari(f, e, in_dict=False), "minari", None, 0),
-    "videos-csv": (lambda f, e: videos(f, e), "videos", "state", 8),
-    "videos-npz": (lambda f, e: videos(f, e, table="npz"), "videos", "state", 8),
+    "videos-csv": (lambda f, e: videos(f, e), "videos", "observation_state", 8),
+    "videos-npz": (lambda f, e: videos(f, e, table="npz"), "videos", "observation_state", 8),
     "videos-shared": (lambda f, e: videos(f, e, table="shared"), "videos", None, 8),
-    "images": (lambda f, e: images(f, e), "images", "state", 0),
+    "images": (lambda f, e: images(f, e), "images", "observation_state", 0),
     "images-shared": (lambda f, e: images(f, e, shared=True), "images", None, 0),
 }
 
@@ -160,7 +160,7 @@ def test_one_row_fewer_than_frames(table, tmp_path):
     import_dataset(videos(tmp_path, made, table=table, last=False), tmp_path / "out", size=16)
     store = Store(tmp_path / "out")
     held = [replace(e, state=np.concatenate([e.state[:-1], e.state[-2:-1]])) for e in made]
-    check_rows(store, held, "state", 8)
+    check_rows(store, held, "observation_state", 8)
     assert not store.action[store.ep_offset + store.ep_len - 1].any()
     assert store.per_episode["ep_last_row_held"].all()
     if table == "csv":
@@ -176,7 +176,7 @@ def test_one_action_fewer_than_states(tmp_path):
         np.savez(root / f"run{number}.npz", action=e.action[:-1], state=e.state, odd=e.state[:2])
     import_dataset(root, tmp_path / "out", size=16)
     store = Store(tmp_path / "out")
-    check_rows(store, made, "state", 8)
+    check_rows(store, made, "observation_state", 8)
     assert not store.per_episode["ep_last_row_held"].any() and store.meta["source"]["left_out"] == ["odd"]
 
 
@@ -317,7 +317,7 @@ def test_unknown_sources(tmp_path):
     with pytest.raises(BadInput, match="unpack it first"):
         import_dataset(tmp_path / "x.h5.zst", tmp_path / "out", size=16)
     for options, words in (
-        ({"size": 4}, "not supported"),
+        ({"size": 4}, "size must be 8 to 1024, not 4"),
         ({"size": 16, "stride": 0}, "stride"),
         ({"size": 16, "format": "tfds"}, "unknown format"),
         ({"size": 16, "episodes": 0}, "at least 1"),

@@ -229,9 +229,10 @@ def test_memory_stays_flat(tmp_path):
 
 def test_safe_names():
     names = safe_names(
-        ["action", "observation.state", "observation/state", "pixels", "../../x", "A", "a", "é"]
+        ["action", "observation.state", "observation/state", "pixels", "../../x", "A", "a", "é"],
+        {"é": "e acute"},
     )
-    assert names["action"] == "action" and names["../../x"] == "x"
+    assert names["action"] == "action" and names["../../x"] == "x" and names["é"] == "e_acute"
     assert len({n.lower() for n in names.values()}) == len(names)
     assert "pixels" not in names.values()
     assert all(n.replace("_", "").isalnum() and n.isascii() for n in names.values())

@@ -31,6 +31,8 @@ class Range:
         return self.low < value < self.high if self.open else self.low <= value <= self.high
 
     def __str__(self) -> str:
+        if math.isinf(self.high) and math.isinf(self.low):
+            return "finite"
         if math.isinf(self.high):
             return f"above {self.low:g}" if self.open else f"at least {self.low:g}"
         if self.high >= LARGEST_SEED:
@@ -40,6 +42,7 @@ class Range:
         )
 
 
+UNIONS = (types.UnionType, typing.Union)  # int | None is one, Annotated[int, ...] | None the other
 LARGEST_SEED = 2**31 - 1  # a planner's generator has the seed and the number of an episode in 64 bits
 
 Count = Annotated[int, Range(1)]
@@ -53,7 +56,7 @@ Share = Annotated[float, Range(0, 1)]
 
 def check(hint: Any, value: Any, name: str) -> None:
     """Refuse a value outside the range or the choice that its type names; `name` is what the user calls it."""
-    choices = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    choices = typing.get_args(hint) if typing.get_origin(hint) in UNIONS else (hint,)
     if value is None and type(None) in choices:
         return
     for choice in choices:

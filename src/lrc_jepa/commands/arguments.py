@@ -11,14 +11,13 @@ import dataclasses
 import difflib
 import itertools
 import re
-import types
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from lrc_jepa.bounds import check, hints_of
+from lrc_jepa.bounds import UNIONS, check, hints_of
 from lrc_jepa.errors import BadInput
 
 T = TypeVar("T")
@@ -60,7 +59,7 @@ def plain_type(hint: Any) -> Any:
     """A type without its markers, and without None."""
     if typing.get_origin(hint) is Annotated:
         return plain_type(typing.get_args(hint)[0])
-    if isinstance(hint, types.UnionType):
+    if typing.get_origin(hint) in UNIONS:
         return plain_type(next(part for part in typing.get_args(hint) if part is not type(None)))
     return hint
 

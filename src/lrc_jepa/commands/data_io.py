@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from lrc_jepa.commands.arguments import Positional, parse
-from lrc_jepa.console import Bar, progress_bar, say, table
+from lrc_jepa.commands.arguments import Positional, Unprefixed, parse
+from lrc_jepa.console import Bar, progress_bar, say, table, warn
 from lrc_jepa.data.exporters import export_dataset
 from lrc_jepa.data.importers import FORMATS, import_dataset
+from lrc_jepa.data.importers.options import Options
+from lrc_jepa.data.limits import ActionLimits
 from lrc_jepa.data.store import Store
 from lrc_jepa.data.validate import frame_strip
 from lrc_jepa.data.validate import validate as examine
+from lrc_jepa.envs import get_world
+
+MOST_SHOWN = 10  # episodes left out, in the table for people
 
 
 @dataclass(frozen=True)
@@ -61,18 +66,18 @@ class ImportArgs:
     """auto, or the name of a format."""
     camera: str | None = None
     """Which camera, where there are several."""
-    size: int = 64
-    """Side of the square frames; others are cropped to the middle and scaled."""
-    stride: int = 1
-    """Keep one of this many frames; the actions between are joined."""
-    episodes: int | None = None
-    """Import only the first few episodes."""
-    skip_damaged: bool = False
-    """Leave out episodes that cannot be read, and list them, instead of stopping."""
     resume: bool = False
     """Continue an import that was interrupted."""
     overwrite: bool = False
     """Replace a dataset that is already there."""
+    options: Unprefixed[Options] = Options()
+
+
+def bounds_in_words(limits: ActionLimits) -> str:
+    """For each action dimension from where to where, and who says so."""
+    ranges = [f"{low:g} to {high:g}" for low, high in zip(limits.action_low, limits.action_high, strict=True)]
+    said = ranges[0] if len(set(ranges)) == 1 else ", ".join(ranges)
+    return f"{said} ({limits.bounds_from})"
 
 
 def _moves(bar: Bar, done: int, total: int) -> None:
@@ -80,25 +85,45 @@ def _moves(bar: Bar, done: int, total: int) -> None:
     bar.to(done)
 
 
+def tell_losses(store: Store) -> None:
+    """Say which episodes were left out, and what was cut off the pictures."""
+    source = store.meta["source"]
+    skipped = [[number, why] for number, why in source["skipped"].items()]
+    if skipped:
+        shown = skipped[:MOST_SHOWN]
+        rest = f", the first {MOST_SHOWN}; meta.json lists all" if len(skipped) > MOST_SHOWN else ""
+        table(f"{len(skipped)} episodes left out{rest}", ["episode", "why"], shown)
+    height, width = source["frame_size"]
+    if source["crop"] == "centre" and height != width:
+        lost = 1 - min(height, width) / max(height, width)
+        what = "left and right sides" if width > height else "top and bottom"
+        warn(
+            f"pictures of {width} x {height} lose {lost:.0%} of themselves, their {what}; "
+            "--crop pad or --crop squash keeps them"
+        )
+
+
 def import_(argv: list[str]) -> dict[str, Any]:
     """`lrc data import`: read somebody else's episodes into a dataset."""
     known = "; ".join(f"{name}: {known.description}" for name, known in FORMATS.items())
     args = parse(ImportArgs, argv, "data import", f"Import a dataset. Formats: {known}.")
+    if args.options.world:
+        get_world(args.options.world)
     with progress_bar("importing", 1) as bar:
         import_dataset(
             args.source,
             args.out,
             format=args.format,
             camera=args.camera,
-            size=args.size,
-            stride=args.stride,
             overwrite=args.overwrite,
             resume=args.resume,
-            episodes=args.episodes,
-            skip_damaged=args.skip_damaged,
             progress=lambda done, total: _moves(bar, done, total),
+            **asdict(args.options),
         )
     store = Store(args.out)
+    limits = ActionLimits.of(store)
+    tell_losses(store)
+    say(f"action bounds: {bounds_in_words(limits)}")
     say(
         f"{store.episodes} episodes, {len(store.pixels)} frames in {args.out}; lrc data validate looks them over"
     )
@@ -110,6 +135,9 @@ def import_(argv: list[str]) -> dict[str, Any]:
         "episodes": store.episodes,
         "frames": len(store.pixels),
         "left_out": left_out,
+        "skipped": store.meta["source"]["skipped"],
+        "frame_rate": store.meta["frame_rate"],
+        "limits": limits.to_json(),
         "hash": store.digest(),
     }
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lrc_jepa.data.importers import bridge, dinowm, folders, hdf5, lance, lerobot, minari, replay
 from lrc_jepa.data.importers.base import Source
 from lrc_jepa.data.importers.convert import Conversion
+from lrc_jepa.data.importers.options import Options
 from lrc_jepa.data.store import check_target
 from lrc_jepa.data.streaming import StreamWriter, work_folder
 from lrc_jepa.errors import BadInput
-
-SIZES = (8, 1024)
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,9 @@ def detect(source: Path) -> str:
     raise BadInput(f"{source} is in none of the known formats: {', '.join(FORMATS)}")
 
 
-def _check(source: Path, out: Path, format: str, size: int, stride: int, episodes: int | None) -> None:
+def _check(source: Path, out: Path, format: str) -> None:
     if format != "auto" and format not in FORMATS:
         raise BadInput(f"unknown format {format!r}; there is auto, {', '.join(FORMATS)}")
-    if not SIZES[0] <= size <= SIZES[1]:
-        raise BadInput(f"frames of {size} pixels are not supported; choose {SIZES[0]} to {SIZES[1]}")
-    if stride < 1:
-        raise BadInput(f"the stride must be at least 1, not {stride}")
-    if episodes is not None and episodes < 1:
-        raise BadInput(f"import at least 1 episode, not {episodes}")
     if not out.name:
         raise BadInput(f"{out} cannot be replaced by a dataset; name a folder")
     if not source.exists():
@@ -85,42 +79,37 @@ def import_dataset(
     *,
     format: str = "auto",
     camera: str | None = None,
-    size: int,
-    stride: int = 1,
     overwrite: bool = False,
     resume: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
-    episodes: int | None = None,
-    skip_damaged: bool = False,
+    **wishes: Any,
 ) -> None:
-    """Import a dataset into a new store at `out`, with square frames of `size` pixels.
+    """Import a dataset into a new store at `out`; `wishes` are the fields of `Options`, such as size=64.
 
-    Of `stride` frames one is kept, and the actions between are joined into one. `progress` gets the
-    number of source frames done and in all. An interrupted import leaves its work in `<out>.partial`;
-    with `resume` the next one goes on from there, otherwise it starts again. `episodes` imports only
-    the first few; with `skip_damaged` episodes that cannot be read are left out and listed in the
-    store's `meta.json` instead of ending the import.
+    `progress` gets the number of source frames done and in all. An interrupted import leaves its work in
+    `<out>.partial`; with `resume` the next one goes on from there, otherwise it starts again. Episodes
+    that are left out, too short or damaged, are listed in the store's `meta.json`.
     """
-    source, out = Path(source), Path(out)
+    source, out, options = Path(source), Path(out), Options(**wishes)
     try:
-        _check(source, out, format, size, stride, episodes)
+        _check(source, out, format)
         check_target(out, overwrite=overwrite)
         name = detect(source) if format == "auto" else format
         with FORMATS[name].open_source(source, camera) as opened:
             opened.info = {"format": name, **opened.info}
-            run = Conversion(opened, size=size, stride=stride, episodes=episodes, progress=progress)
+            run = Conversion(opened, options, progress)
             run.check_space(out)
             request = {**run.request(), "source": source.name}
             with StreamWriter(out, request, overwrite=overwrite, resume=resume) as writer:
-                _convert(run, writer, skip_damaged)
+                _convert(run, writer)
                 writer.meta = run.meta(source.name, writer.skipped)
     except (OSError, MemoryError) as error:  # those of the source's own files are told by their reader
         raise BadInput(f"the import into {out} failed ({error})") from None
 
 
-def _convert(run: Conversion, writer: StreamWriter, skip_damaged: bool) -> None:
+def _convert(run: Conversion, writer: StreamWriter) -> None:
     try:
-        run.run(writer, skip_damaged=skip_damaged)
+        run.run(writer)
     except BadInput as error:
         kept = f"; {writer.kept} episodes are kept for --resume" if writer.kept else ""
         raise BadInput(f"{error}{kept}") from None

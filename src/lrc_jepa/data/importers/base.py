@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 import numpy as np
@@ -32,11 +32,14 @@ BOOKKEEPING = frozenset(
 class Source(ABC):
     """A foreign dataset, opened: how long its episodes are, and their rows on demand.
 
-    `lengths[e]` is the number of frames of episode e. `info` goes into the store's `meta.json`.
+    `lengths[e]` is the number of frames of episode e. `info` goes into the store's `meta.json`; in it,
+    `frame_rate` and `action_bounds` (low, high) are what the source itself declares.
     """
 
     lengths: NDArray[np.int64]
     info: dict[str, Any]
+    simulated: bool = True  # whether a column called `state` is a simulator's; otherwise it is a quantity
+    wanted_names: Mapping[str, str] = MappingProxyType({})  # names that columns shall have in the store
 
     @abstractmethod
     def frames(self, episode: int) -> Iterator[NDArray[np.uint8]]:

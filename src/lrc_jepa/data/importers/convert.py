@@ -13,24 +13,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lrc_jepa.data.importers.base import Source, numeric
+from lrc_jepa.data.importers.base import Source, json_number, numeric
 from lrc_jepa.data.importers.images import to_square
+from lrc_jepa.data.importers.options import Options
 from lrc_jepa.data.streaming import StreamWriter
 from lrc_jepa.errors import BadInput
 
 Array = NDArray[Any]
 PIECE = 64  # frames handed to the store at a time
+SHAPING = ("size", "crop", "stride", "min_length", "world")  # options that rows depend on
+NOTED = ("names", "native", "width", "rate")  # of the first episode; the journal keeps them
 
 
-def safe_names(names: list[str]) -> dict[str, str]:
-    """File-safe, distinct column names: observation.state -> observation_state.
+def safe_names(names: list[str], wanted: Mapping[str, str]) -> dict[str, str]:
+    """File-safe, distinct column names: observation.state -> observation_state, unless another is wanted.
 
     `state` and `timestamp` keep their meaning; nothing else may take the name of a reserved column.
     """
     taken = {"pixels", "index", "meta"}
     made: dict[str, str] = {}
     for name in sorted(names, key=lambda n: (n not in ("action", "state", "timestamp"), n)):
-        base = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[:60] or "column"
+        base = re.sub(r"[^A-Za-z0-9]+", "_", wanted.get(name, name)).strip("_")[:60] or "column"
         safe, number = base, 2
         while safe.lower() in taken:  # some file systems do not tell upper from lower case
             safe, number = f"{base}_{number}", number + 1
@@ -75,34 +78,40 @@ def tidy(
     return made
 
 
+def rate_of(times: Array) -> float | None:
+    """Frames per second by the times of an episode's rows, gaps left out; None when time does not pass."""
+    steps = np.diff(times.reshape(len(times), -1)[:, 0].astype(np.float64))
+    steps = steps[np.isfinite(steps) & (steps > 0)]
+    if not len(steps):
+        return None
+    return json_number(round(1 / float(steps[steps < 1.5 * np.median(steps)].mean()), 3))
+
+
 class Conversion:
     """One run over the episodes of a source."""
 
-    def __init__(
-        self,
-        source: Source,
-        *,
-        size: int,
-        stride: int,
-        episodes: int | None,
-        progress: Callable[[int, int], None],
-    ) -> None:
-        self.source, self.size, self.stride, self.progress = source, size, stride, progress
-        self.count = len(source.lengths) if episodes is None else min(episodes, len(source.lengths))
+    def __init__(self, source: Source, options: Options, progress: Callable[[int, int], None]) -> None:
+        self.source, self.options, self.progress = source, options, progress
+        self.count = min(options.episodes or len(source.lengths), len(source.lengths))
         self.total = int(source.lengths[: self.count].sum())
         self.native: list[int] | None = None  # height and width of the source's frames
         self.width = 0  # numbers in one action of the store
+        self.rate: float | None = None  # of the source, by the times of its rows
         self.names: dict[str, str] = {}
+
+    def kept(self, episodes: int | slice) -> Any:
+        """How many frames of an episode, or of several, the store gets."""
+        return -(-self.source.lengths[episodes] // self.options.stride)
 
     def check_space(self, out: Path) -> None:
         """Refuse before any work when the frames alone would not fit on the disk."""
-        rows = int((-(-self.source.lengths[: self.count] // self.stride)).sum())
-        needed = rows * 3 * self.size**2
+        rows = int(self.kept(slice(self.count)).sum())
+        needed = rows * 3 * self.options.size**2
         there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
         free = shutil.disk_usage(there).free
         if needed > free:
             raise BadInput(
-                f"{rows} frames of {self.size} pixels need {needed / 1e9:.1f} GB, but only "
+                f"{rows} frames of {self.options.size} pixels need {needed / 1e9:.1f} GB, but only "
                 f"{free / 1e9:.1f} GB are free at {there}"
             )
 
@@ -110,37 +119,50 @@ class Conversion:
         """What must be the same when an interrupted import is taken up again."""
         lengths = hashlib.sha256(self.source.lengths.astype("<i8").tobytes()).hexdigest()
         return {
-            "size": self.size,
-            "stride": self.stride,
+            **{name: getattr(self.options, name) for name in SHAPING},
             "episodes": self.count,
             "lengths": lengths,
             "info": {key: str(value) for key, value in self.source.info.items()},
         }
 
-    def run(self, writer: StreamWriter, *, skip_damaged: bool) -> None:
+    def _notes(self) -> dict[str, Any]:
+        """What an import that is taken up again must know of the episodes before."""
+        left_out = self.source.info.get("left_out", [])
+        return {**{name: getattr(self, name) for name in NOTED}, "left_out": left_out}
+
+    def _recall(self, writer: StreamWriter) -> None:
+        left_out = writer.notes.get("left_out")
+        if set(writer.notes) != {*NOTED, "left_out"} or not isinstance(left_out, list):
+            raise BadInput(f"the journal in {writer.work} is damaged; start again without --resume")
+        for name in NOTED:
+            setattr(self, name, writer.notes[name])
+        self.source.leave_out(*map(str, left_out))
+
+    def run(self, writer: StreamWriter) -> None:
         """Write every episode that is not settled yet."""
         if writer.notes:
-            left_out = writer.notes.get("left_out")
-            if set(writer.notes) != {"names", "native", "width", "left_out"} or not isinstance(
-                left_out, list
-            ):
-                raise BadInput(f"the journal in {writer.work} is damaged; start again without --resume")
-            self.names, self.native, self.width = (writer.notes[n] for n in ("names", "native", "width"))
-            self.source.leave_out(*map(str, left_out))
+            self._recall(writer)
         done = int(self.source.lengths[: writer.settled].sum())
         for episode in range(writer.settled, self.count):
             self.progress(done, self.total)
-            try:
-                self._write(episode, writer, done)
-                writer.end_episode(source=episode, **self.source.describe(episode))
-            except BadInput as error:
-                if not skip_damaged:
-                    raise
-                writer.skip_episode(episode, str(error))
-                if not writer.kept:
-                    self.names, self.native, writer.notes = {}, None, {}
+            if self.kept(episode) < self.options.min_length:
+                writer.skip_episode(episode, f"{self.kept(episode)} frames are too few")
+            else:
+                self._take(episode, writer, done)
             done += int(self.source.lengths[episode])
         self.progress(done, self.total)
+
+    def _take(self, episode: int, writer: StreamWriter, done: int) -> None:
+        """Write one episode, or leave it out if it is damaged and that was asked for."""
+        try:
+            self._write(episode, writer, done)
+            writer.end_episode(source=episode, **self.source.describe(episode))
+        except BadInput as error:
+            if not self.options.skip_damaged:
+                raise
+            writer.skip_episode(episode, str(error))
+            if not writer.kept:
+                self.names, self.native, self.rate, writer.notes = {}, None, None, {}
 
     def _columns(self, episode: int, length: int) -> dict[str, Array]:
         columns = self.source.columns(episode)
@@ -149,11 +171,15 @@ class Conversion:
         if "action" not in found:
             raise BadInput(f"episode {episode} has no actions")
         if not self.names:
-            self.names = safe_names(list(found))
+            simulated = self.source.simulated or bool(self.options.world)
+            wanted = {**({} if simulated else {"state": "observation_state"}), **self.source.wanted_names}
+            self.names = safe_names(list(found), wanted)
+            self.options.check_width(math.prod(found["action"].shape[1:]))
+            self.rate = rate_of(found["timestamp"]) if "timestamp" in found else None
         unknown = sorted(set(found) - set(self.names))
         if unknown:
             raise BadInput(f"column {unknown[0][:80]} is not in every episode")
-        made = tidy(found, self.names, length, self.stride)
+        made = tidy(found, self.names, length, self.options.stride)
         self.width = made["action"].shape[1]
         return made
 
@@ -166,8 +192,8 @@ class Conversion:
             self.native = self.native or list(frame.shape[:2])
             if seen == length:
                 raise BadInput(f"episode {episode} has more frames than its {length} rows")
-            if seen % self.stride == 0:
-                squares.append(to_square(frame, self.size))
+            if seen % self.options.stride == 0:
+                squares.append(to_square(frame, self.options.size, self.options.crop))
             seen += 1
             if len(squares) == PIECE:
                 written = self._hand_over(writer, squares, columns, written)
@@ -180,12 +206,7 @@ class Conversion:
         self, writer: StreamWriter, squares: list[Array], columns: dict[str, Array], written: int
     ) -> int:
         if squares:
-            writer.notes = writer.notes or {
-                "names": self.names,
-                "native": self.native,
-                "width": self.width,
-                "left_out": self.source.info.get("left_out", []),
-            }
+            writer.notes = writer.notes or self._notes()
             end = written + len(squares)
             rows = {name: values[written:end] for name, values in columns.items()}
             writer.append({"pixels": np.stack(squares), **rows})
@@ -196,21 +217,18 @@ class Conversion:
     def meta(self, name: str, skipped: Mapping[int, str]) -> dict[str, Any]:
         """What `meta.json` says of an imported store."""
         info = dict(self.source.info)
-        rate = info.pop("frame_rate", None)
-        bounds: dict[str, list[float]] = {}
-        for key in ("action_low", "action_high"):
-            bound = info.pop(key, []) * self.stride  # a list: repeated for each joined action
-            if bound and len(bound) == self.width:
-                bounds[key] = bound
+        rate = self.options.fps or info.pop("frame_rate", None) or self.rate
+        declared = info.pop("action_bounds", None)
         return {
-            "world": "imported",
-            "frame_rate": rate / self.stride if rate else None,
-            **bounds,
+            "world": self.options.world or "imported",
+            "frame_rate": rate / self.options.stride if rate else None,
+            **self.options.limits(declared, self.width),
             "source": {
                 "name": name,
                 **info,
                 "frame_size": self.native,
-                "stride": self.stride,
+                "crop": self.options.crop,
+                "stride": self.options.stride,
                 "columns": self.names,
                 "skipped": {str(number): why for number, why in skipped.items()},
             },

@@ -41,6 +41,8 @@ class Recording:
 class Folder(Source):
     """Recordings with tables."""
 
+    simulated = False
+
     def __init__(self, root: Path, recordings: list[Recording], frame_rate: float | None) -> None:
         self.what = f"folder {root.name}"
         self.recordings = recordings

@@ -86,7 +86,7 @@ class Minari(Source):
             lengths.append(len(self._dataset(self._episode(number), number, self.camera)))
         self.lengths = checked_lengths(np.asarray(lengths), self.what)
         self.info = {"camera": self.camera, "dataset": str(metadata.get("dataset_id", ""))[:200]}
-        self.info |= _bounds(metadata)
+        self.info["action_bounds"] = _bounds(metadata)
 
     def _pictures(self, dataset: h5py.Dataset) -> bool:
         return bool(dataset.shape) and (is_image(dataset.shape[1:], dataset.dtype) or _is_jpeg(dataset))
@@ -157,16 +157,16 @@ class Minari(Source):
         self.file.close()
 
 
-def _bounds(metadata: dict[str, Any]) -> dict[str, list[float]]:
+def _bounds(metadata: dict[str, Any]) -> tuple[list[float], list[float]] | None:
     """The action space's bounds, where it is a box that says them."""
     try:
         space = json.loads(metadata["action_space"])
         low, high = (np.asarray(space[name], np.float64).ravel() for name in ("low", "high"))
     except (KeyError, TypeError, ValueError, RecursionError):
-        return {}
+        return None
     if len(low) != len(high) or not np.isfinite([low, high]).all():
-        return {}
-    return {"action_low": low.tolist(), "action_high": high.tolist()}
+        return None
+    return low.tolist(), high.tolist()
 
 
 def _folder(path: Path) -> Path | None:

@@ -1,0 +1,78 @@
+"""How a foreign dataset becomes a store: what the user may ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from lrc_jepa.bounds import Checked, Count, Positive, Range
+from lrc_jepa.data.store import NAME
+from lrc_jepa.errors import BadInput
+
+Crop = Literal["centre", "pad", "squash"]
+Finite = Annotated[float, Range()]
+
+
+@dataclass(frozen=True)
+class Options(Checked):
+    """What is kept of a source, in what shape, and what its files do not say."""
+
+    size: Annotated[int, Range(8, 1024)] = 64
+    """Side of the square frames."""
+    crop: Crop = "centre"
+    """How frames become square: cut out the middle, pad with black, or squash the longer side."""
+    stride: Count = 1
+    """Keep one of this many frames; the actions between are joined."""
+    episodes: Count | None = None
+    """Import only the first few episodes."""
+    min_length: Count = 1
+    """Leave out episodes with fewer frames than this in the new dataset."""
+    skip_damaged: bool = False
+    """Leave out episodes that cannot be read, and list them, instead of stopping."""
+    fps: Positive | None = None
+    """Frames per second of the source, where its files say none or a wrong one."""
+    bounds: tuple[Finite, ...] = ()
+    """LOW HIGH of every action dimension, or a pair for each; left out: what the source declares, else the
+    range seen in the data."""
+    change: tuple[Positive, ...] = ()
+    """Largest change from one action to the next that a planner may make, for every dimension or one each."""
+    world: str = ""
+    """The world that can simulate these episodes: a column called state is then its full state."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        pairs = zip(self.bounds[::2], self.bounds[1::2], strict=False)
+        if len(self.bounds) % 2 or any(low > high for low, high in pairs):
+            raise BadInput("bounds are LOW HIGH, with the lower first, once or for each action dimension")
+        if self.world and not NAME.fullmatch(self.world):
+            raise BadInput(f"{self.world[:80]!r} cannot be the name of a world")
+
+    def check_width(self, width: int) -> None:
+        """Refuse limits for another number of dimensions than an action of the source has."""
+        for name, given in (("bounds", self.bounds[::2]), ("change", self.change)):
+            if len(given) not in (0, 1, width):
+                raise BadInput(f"{name} speaks of {len(given)} action dimensions, the source has {width}")
+
+    def limits(self, declared: tuple[list[float], list[float]] | None, width: int) -> dict[str, Any]:
+        """What `meta.json` says of the limits of joined actions, `width` numbers in all.
+
+        The range seen is not written down: it is that of the episodes somebody trains on.
+        """
+        single = width // self.stride
+        found: dict[str, Any] = {}
+        if self.change:
+            found["action_change"] = list(self.change) * (single if len(self.change) == 1 else 1)
+        if self.bounds:
+            pairs = [self.bounds[::2], self.bounds[1::2]]
+            low, high = (list(side) * (single if len(side) == 1 else 1) for side in pairs)
+            origin = "given"
+        elif declared is not None and len(declared[0]) == single:
+            (low, high), origin = declared, "declared"
+        else:
+            return {"bounds_from": "seen", **found}
+        return {
+            "action_low": low * self.stride,
+            "action_high": high * self.stride,
+            "bounds_from": origin,
+            **found,
+        }
