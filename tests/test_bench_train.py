@@ -11,7 +11,7 @@ from lrc_jepa.bench.measure import alternate, peak_bytes
 from lrc_jepa.bench.plain import PlainClips, PlainStep
 from lrc_jepa.bench.train import Steps, bench_sigreg, lwm, time_parts
 from lrc_jepa.commands import bench
-from lrc_jepa.data.clips import batch_ids
+from lrc_jepa.data.batches import order_batches
 from lrc_jepa.errors import BadInput
 
 
@@ -26,7 +26,7 @@ def test_the_plain_step_computes_the_same_loss_and_gradient(system, data):
     pieces = pieces_of(config, data, "unused")
     # At first all frames have nearly one class token, and BatchNorm magnifies what rounding makes of it.
     model = pieces.model.double().train()
-    ids = batch_ids(len(pieces.clips), config.train.batch_size, config.train.seed, 3)
+    ids = order_batches(pieces.clips.episode_of, config.train).ids(3)
     clips = PlainClips(pieces.clips)
     frames, actions = (torch.stack(part) for part in zip(*(clips[int(i)] for i in ids), strict=True))
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from lrc_jepa.config import ClipConfig
-from lrc_jepa.data.clips import Clips, Split, batch_ids
+from lrc_jepa.data.clips import Clips, Split
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store, StoreWriter
 from lrc_jepa.data.validate import validate
@@ -108,13 +108,6 @@ def test_nan_actions_are_refused_with_their_place(tmp_path):
     with pytest.raises(BadInput, match="episode 1, frame 7"):
         ActionNormalizer.fit(store, np.arange(3))
     assert validate(store).errors
-
-
-def test_batches_visit_every_clip_once_per_epoch_and_need_no_state():
-    seen = np.concatenate([batch_ids(103, 10, 7, step) for step in range(10)])
-    assert len(set(seen.tolist())) == 100
-    assert np.array_equal(batch_ids(103, 10, 7, 23), batch_ids(103, 10, 7, 23))
-    assert not np.array_equal(batch_ids(103, 10, 7, 0), batch_ids(103, 10, 7, 10))
 
 
 def test_a_store_appears_only_when_whole(tmp_path):

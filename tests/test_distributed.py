@@ -17,7 +17,7 @@ from training import CPU, in_processes, make_store, pieces_of, small_run
 
 from lrc_jepa.collective import all_rows, alone, rank, total, world_size
 from lrc_jepa.config import SigRegConfig
-from lrc_jepa.data.clips import batch_ids, shard
+from lrc_jepa.data.batches import Batches, shard
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models.blocks import BatchNorm
 from lrc_jepa.objectives.sigreg import directions, sigreg
@@ -63,6 +63,7 @@ def term_config(term):
         clip=replace(base.clip, far=True),
         model=replace(base.model, inverse=recipe.model.inverse),
         objective=replace(base.objective, weights={term: 1.0}),
+        train=replace(base.train, per_episode=2),
     )
 
 
@@ -253,7 +254,7 @@ def test_batch_norm_alone_is_torchs_own():
 @pytest.mark.parametrize("world", [1, 2, 3, 4, 6])
 def test_shards_make_up_the_batch_of_one_process(world):
     for step in (0, 3, 17):
-        whole = batch_ids(100, BATCH, 1, step)
+        whole = Batches(np.arange(100), BATCH, 1).ids(step)
         parts = [shard(whole, number, world) for number in range(world)]
         assert all(len(part) == BATCH // world for part in parts)
         assert np.array_equal(np.concatenate(parts), whole)

@@ -18,7 +18,7 @@ from training import in_processes, make_store, pieces_of, small_run
 
 from lrc_jepa import cli
 from lrc_jepa.bench.kill import kill_and_resume
-from lrc_jepa.data.clips import batch_ids
+from lrc_jepa.data.batches import order_batches
 from lrc_jepa.errors import BadInput, Diverged, Interrupted
 from lrc_jepa.train import checkpoint
 from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint, prune, save_checkpoint, sweep
@@ -202,7 +202,7 @@ def test_a_loss_that_breaks_stops_the_run_and_names_everything(term, factor, mes
     pieces.network = Wrong(pieces.network, term, factor, at=5)
     with pytest.raises(Diverged, match=message) as stop:
         fit(pieces)
-    ids = batch_ids(len(pieces.clips), config.train.batch_size, config.train.seed, 5)
+    ids = order_batches(pieces.clips.episode_of, config.train).ids(5)
     assert str(ids.tolist()) in str(stop.value)
     good = tmp_path / "checkpoints" / "00000004"
     assert str(stop.value).endswith(f"the last good checkpoint is {good}")

@@ -10,7 +10,6 @@ import pytest
 import torch
 from training import CPU, make_store, pieces_of, small_run
 
-from lrc_jepa.data.clips import batch_ids, epoch_order
 from lrc_jepa.errors import BadInput
 from lrc_jepa.train import feed as module
 from lrc_jepa.train.feed import Feed, free_memory
@@ -85,15 +84,6 @@ def test_what_does_not_fit_stays_on_disk(clips, monkeypatch):
 
 def test_free_memory_is_plausible():
     assert 1e7 < free_memory() < 1e15
-
-
-def test_every_clip_is_seen_once_in_an_epoch():
-    count, batch = 50, 12
-    seen = np.concatenate([batch_ids(count, batch, 3, step) for step in range(4)])
-    assert len(np.unique(seen)) == 48
-    assert not np.array_equal(epoch_order(count, 3, 0), epoch_order(count, 3, 1))
-    assert not np.array_equal(batch_ids(count, batch, 3, 0), batch_ids(count, batch, 4, 0))
-    assert np.array_equal(batch_ids(count, batch, 3, 5), np.sort(epoch_order(count, 3, 1)[12:24]))
 
 
 def test_the_shares_of_several_processes_are_the_batch(clips):

@@ -241,6 +241,9 @@ class TrainConfig:
     """Passes over the training clips, where `steps` is 0."""
     batch_size: int = 128
     """Clips per step, over all processes together."""
+    per_episode: int = 1
+    """Clips that a batch takes from each of its episodes; 1: clips are drawn from all episodes alike.
+    `sigreg_within` and `sigreg_episode` need at least 2."""
     lr: float = 5e-5
     """Peak learning rate."""
     decoder_lr: float = 0.0
@@ -276,7 +279,7 @@ class TrainConfig:
     """Compile the network with torch.compile: a slow first step, then faster ones."""
 
     def __post_init__(self) -> None:
-        least = {"log_every": 1, "keep": 1, "chunks": 1, "prefetch": 0}
+        least = {"per_episode": 1, "log_every": 1, "keep": 1, "chunks": 1, "prefetch": 0}
         for name, bound in least.items():
             if getattr(self, name) < bound:
                 raise BadInput(f"train.{name} must be at least {bound}, not {getattr(self, name)}")
@@ -374,9 +377,20 @@ class RunConfig:
     train: TrainConfig = TrainConfig()
     plan: PlanConfig = PlanConfig()
 
+    def __post_init__(self) -> None:
+        for term in ("sigreg_within", "sigreg_episode"):
+            if self.objective.weights.get(term) and self.train.per_episode < 2:
+                raise BadInput(
+                    f"the term {term!r} compares clips of one episode: set train.per_episode to 2 or more"
+                )
+
     def digest(self) -> str:
         """Short hash of all values."""
         return digest(to_dict(self))
+
+
+ADDED: dict[type[Any], dict[str, Any]] = {TrainConfig: {"per_episode": 1}}
+"""Fields that the first configurations on disk do not have yet, and what they were by then."""
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -387,6 +401,7 @@ def to_dict(config: Any) -> dict[str, Any]:
 def from_dict(kind: type[C], value: dict[str, Any], where: str = "config") -> C:
     """Build a config from plain values; unknown and missing keys are errors."""
     hints = typing.get_type_hints(kind)
+    value = {**ADDED.get(kind, {}), **value}
     unknown = sorted(set(value) - set(hints))
     missing = sorted(set(hints) - set(value))
     if unknown or missing:

@@ -128,13 +128,6 @@ def _lrc(config: RunConfig) -> RunConfig:
     return config
 
 
-def _lrc_idm(config: RunConfig) -> RunConfig:
-    """LRC-JEPA with an inverse-dynamics term: an extension, always reported under its own name."""
-    model = replace(config.model, inverse=4 * config.model.latent)
-    weights = {**config.objective.weights, "inverse": 1.0}
-    return replace(config, model=model, objective=replace(config.objective, weights=weights))
-
-
 def _with(config: RunConfig, weights: dict[str, float], model: dict[str, Any], **parts: Any) -> RunConfig:
     """The config with another objective table and other parts of the model."""
     objective = replace(config.objective, weights=weights)
@@ -249,9 +242,61 @@ def _c_jepa(config: RunConfig) -> RunConfig:
     return _with(config, weights, model, train=_paper_train(config, epochs=30, batch_size=256, lr=5e-4))
 
 
+def _weighted(config: RunConfig, **weights: float) -> RunConfig:
+    """The config with further terms in its objective; a weight of 0 takes one out."""
+    table = {name: weight for name, weight in (config.objective.weights | weights).items() if weight}
+    return replace(config, objective=replace(config.objective, weights=table))
+
+
+def _idm(config: RunConfig) -> RunConfig:
+    """Inverse dynamics: the action between two frames must be readable from their z."""
+    model = replace(config.model, inverse=4 * config.model.latent)
+    return _weighted(replace(config, model=model), inverse=1.0)
+
+
+def _within(config: RunConfig) -> RunConfig:
+    """SIGReg within the episode in place of SIGReg over the batch; docs/theory.md says why.
+
+    The context's own regulariser is softer: at the paper's weight it drowns the rest at first.
+    """
+    per_episode = 2 if config.size == "debug" else 8
+    steps = 2000 if config.size == "micro" else config.train.steps
+    made = replace(config, train=replace(config.train, per_episode=per_episode, steps=steps))
+    softer = {"context": 0.005} if "context" in config.objective.weights else {}
+    return _weighted(made, sigreg=0.0, sigreg_within=0.07, **softer)
+
+
+def _moving(config: RunConfig) -> RunConfig:
+    """A second reconstruction term over the pixels that change, so that the decoder draws what moves."""
+    return _weighted(config, reconstruction_moving=0.2)
+
+
+EXTENSIONS: dict[str, Callable[[RunConfig], RunConfig]] = {"within": _within, "idm": _idm, "moving": _moving}
+"""What can be added to a system; the name of the result says so: lrc+within+idm."""
+
+
+def _extended(system: Callable[[RunConfig], RunConfig], *extensions: str) -> Callable[[RunConfig], RunConfig]:
+    """A system with extensions, applied from left to right."""
+
+    def build(config: RunConfig) -> RunConfig:
+        config = system(config)
+        for name in extensions:
+            config = EXTENSIONS[name](config)
+        return config
+
+    return build
+
+
 SYSTEMS: dict[str, Callable[[RunConfig], RunConfig]] = {
     "lrc": _lrc,
-    "lrc+idm": _lrc_idm,
+    "lrc+idm": _extended(_lrc, "idm"),
+    "lrc+moving": _extended(_lrc, "moving"),
+    "lrc+within": _extended(_lrc, "within"),
+    "lrc+within+idm": _extended(_lrc, "within", "idm"),
+    "lrc+within+idm+moving": _extended(_lrc, "within", "idm", "moving"),
+    "lwm+idm": _extended(_lwm, "idm"),
+    "lwm+within": _extended(_lwm, "within"),
+    "lwm+within+idm": _extended(_lwm, "within", "idm"),
     "lwm": _lwm,
     "lwm-0.05": _lwm_matched,
     "pldm": _pldm,

@@ -57,8 +57,8 @@ class Clip:
         return self.frames.shape[0]
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Clip:
-        """The same clips with every tensor changed; episode numbers stay as they are."""
-        held = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "episodes"}
+        """The same clips with every tensor changed."""
+        held = {f.name: getattr(self, f.name) for f in fields(self)}
         return replace(self, **{name: change(x) for name, x in held.items() if x is not None})
 
     def to(self, device: torch.device, *, non_blocking: bool = False) -> Clip:
@@ -74,6 +74,7 @@ class Outputs:
     z_pred: Tensor  # (B, T-1, N, D), z_pred[:, t] predicts z_target[:, t]
     z_target: Tensor  # (B, T-1, N, D), the latents of frames 1..T-1
     actions: Tensor  # (B, T-1, A)
+    episodes: Tensor | None = None  # (B,), the episode of each clip
     u: Tensor | None = None  # (B, T, Q, D)
     recon: Tensor | None = None  # (B, T, 3, h, w), in normalised pixels
     pixels: Tensor | None = None  # (B, T, 3, h, w), the normalised pixels to rebuild

@@ -33,7 +33,7 @@ from lrc_jepa.run import Run
 from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint
 from lrc_jepa.train.distributed import check_shares, launch, launched, team, wait_for_all
 from lrc_jepa.train.estimate import estimate
-from lrc_jepa.train.loop import Pieces, Progress, assemble, check_data, count_clips, fit, total_steps
+from lrc_jepa.train.loop import Pieces, Progress, assemble, check_data, count_batches, fit, total_steps
 
 EXAMPLES = (
     "lrc train tworoom-lrc-micro --data datasets/tworoom-clean --out runs/first",
@@ -205,15 +205,15 @@ def train(
 
 def dry_run(config: RunConfig, data: Path | None) -> dict[str, Any]:
     """Parameters by part, steps, and what time and memory a run would take on this machine."""
-    clips = SETTINGS[config.world].clips
+    batches = SETTINGS[config.world].clips // config.train.batch_size
     if data is not None:
         store = Store(data)
         config = fit_actions(config, store)
-        clips = count_clips(config, store)
+        batches = count_batches(config, store)
     unloaded = dataclasses.replace(config.model, backbone=without_weights(config.model.backbone))
     model = build_model(dataclasses.replace(config, model=unloaded))
     parameters = count_parameters(model)
-    steps = total_steps(config, clips)
+    steps = total_steps(config, batches)
     cost = estimate(config, model, steps)
     table(
         config.recipe,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -123,26 +122,3 @@ class Clips:
             mixed % self.store.ep_len[episodes].astype(np.uint64)
         ).astype(int)
         return torch.from_numpy(self.store.pixels[rows]).permute(0, 3, 1, 2)
-
-
-@lru_cache(maxsize=2)
-def epoch_order(count: int, seed: int, epoch: int) -> Array:
-    """The order in which clips are visited in one epoch: a pure function, so resuming needs no state."""
-    order = np.random.default_rng([seed, epoch]).permutation(count)
-    order.setflags(write=False)  # the cache hands the same array to everyone
-    return order
-
-
-def batch_ids(count: int, batch: int, seed: int, step: int) -> Array:
-    """The clip numbers of training step `step`, ascending; the tail that fills no batch is left out.
-
-    A batch is a set: its order means nothing, and a sorted one is read from front to back.
-    """
-    per_epoch = count // batch
-    epoch, position = divmod(step, per_epoch)
-    return np.sort(epoch_order(count, seed, epoch)[position * batch : (position + 1) * batch])
-
-
-def shard(ids: Array, rank: int, world: int) -> Array:
-    """The part of a batch that process `rank` of `world` reads: no clip twice, none left out."""
-    return np.array_split(ids, world)[rank]

@@ -168,6 +168,7 @@ class Compact(Seeing):
             "z_pred": self._predict_clip(z[:, :-1], clip.actions),
             "z_target": z[:, 1:],
             "actions": clip.actions,
+            "episodes": clip.episodes,
         }
         if self.inverse is not None:
             pairs = torch.cat([z[:, :-1], z[:, 1:]], dim=-1).squeeze(2)  # (B, T-1, 2D)
@@ -193,7 +194,7 @@ class Compact(Seeing):
         """Names of the `Outputs` fields this model fills."""
         inverse = {"action_pred"} if self.inverse is not None else set()
         decoder = {"recon", "pixels"} if self.decoder is not None else set()
-        return frozenset({"z", "z_pred", "z_target", "actions"} | inverse | decoder)
+        return frozenset({"z", "z_pred", "z_target", "actions", "episodes"} | inverse | decoder)
 
     def feature_shape(self) -> tuple[int, int] | None:
         """As for every model; but a decoder rebuilds frames, so features alone are not enough for it."""

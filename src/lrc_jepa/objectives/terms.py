@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lrc_jepa.collective import alone
 from lrc_jepa.config import ObjectiveConfig
 from lrc_jepa.objectives.sigreg import sigreg
 from lrc_jepa.objectives.vicreg import context_terms, spread_covariance, spread_hinge, time_hinge
@@ -33,6 +34,47 @@ def centred_gaussianity(out: Outputs, config: ObjectiveConfig, generator: torch.
     frames = out.z.shape[1]
     centred = (out.z - out.z.mean(dim=1, keepdim=True)) * (frames / (frames - 1)) ** 0.5
     return sigreg(centred, config.sigreg, generator)
+
+
+def within_episodes(z: Tensor, episodes: Tensor) -> Tensor:
+    """z (B,T,N,D) less the mean over all frames of its episode in the batch, episodes (B,).
+
+    Of n centred samples with variance 1 a share (n-1)/n is left, which is put back: n counts the
+    episode's frames. Whatever is the same in all of them leaves no trace.
+    """
+    same = (episodes[:, None] == episodes).to(z.dtype)  # (B, B)
+    clips = same.sum(dim=1)
+    mean = torch.einsum("bc,cnd->bnd", same, z.mean(dim=1)) / clips[:, None, None]
+    frames = clips * z.shape[1]
+    return (z - mean[:, None]) * (frames / (frames - 1)).sqrt()[:, None, None, None]
+
+
+def gaussianity_within(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
+    """SIGReg of z less the mean of its episode: z must be Gaussian given the episode.
+
+    What an episode looks like contributes nothing, so z has to vary with what varies in time. All of
+    an episode's clips are in one process, so the means need no exchange.
+    """
+    assert out.episodes is not None
+    return sigreg(within_episodes(out.z.float(), out.episodes), config.sigreg, generator)
+
+
+def by_episode(z: Tensor, episodes: Tensor) -> Tensor:
+    """z (B,T,N,D) of E episodes with equally many clips, in any order -> (E, B/E * T, N, D)."""
+    count = len(episodes.unique())
+    return z[episodes.argsort(stable=True)].unflatten(0, (count, -1)).flatten(1, 2)
+
+
+def gaussianity_of_episodes(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
+    """SIGReg of the frames of each episode apart: every episode must fill the same Gaussian, mean included.
+
+    Right where each episode visits all there is; others are better centred (`gaussianity_within`). A
+    process has whole episodes, so its statistics are its own and DDP's mean is the mean over all.
+    """
+    assert out.episodes is not None
+    rows = by_episode(out.z.float(), out.episodes).transpose(0, 1)  # (n, E, N, D): an episode as a time step
+    with alone():
+        return sigreg(rows, replace(config.sigreg, over_time="per_step"), generator)
 
 
 def _context(u: Tensor, config: ObjectiveConfig) -> Tensor:
@@ -135,6 +177,8 @@ TERMS: dict[str, Term] = {
     "prediction": Term(prediction, frozenset({"z_pred", "z_target"})),
     "sigreg": Term(gaussianity, frozenset({"z"})),
     "sigreg_centred": Term(centred_gaussianity, frozenset({"z"})),
+    "sigreg_within": Term(gaussianity_within, frozenset({"z", "episodes"})),
+    "sigreg_episode": Term(gaussianity_of_episodes, frozenset({"z", "episodes"})),
     "std": Term(std, frozenset({"z"})),
     "std_time": Term(std_time, frozenset({"z"})),
     "covariance": Term(covariance, frozenset({"z"})),

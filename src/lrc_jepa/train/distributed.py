@@ -64,6 +64,11 @@ def check_shares(config: TrainConfig, world: int) -> None:
             f"a batch of {config.batch_size} clips cannot be shared evenly by {world} processes, with at "
             "least 2 clips for each"
         )
+    if config.batch_size // config.per_episode % world:
+        raise BadInput(
+            f"the {config.batch_size // config.per_episode} episodes of a batch cannot be shared evenly by "
+            f"{world} processes, and an episode's clips stay together"
+        )
 
 
 def wait_for_all() -> None:

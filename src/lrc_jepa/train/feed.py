@@ -7,12 +7,14 @@ import queue
 import threading
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
 
 from lrc_jepa.config import TrainConfig
-from lrc_jepa.data.clips import Clips, batch_ids, shard
+from lrc_jepa.data.batches import Batches, order_batches, shard
+from lrc_jepa.data.clips import Clips
 from lrc_jepa.types import Clip
 
 
@@ -48,11 +50,14 @@ class Feed:
             self.clips.hold()
         return fits
 
+    @cached_property
+    def order(self) -> Batches:
+        """Which clips each step sees."""
+        return order_batches(self.clips.episode_of, self.config)
+
     def read(self, step: int) -> Clip:
         """The batch of one step."""
-        config = self.config
-        ids = batch_ids(len(self.clips), config.batch_size, config.seed, step)
-        clip = self.clips.gather(shard(ids, self.rank, self.world))
+        clip = self.clips.gather(shard(self.order.ids(step), self.rank, self.world))
         return clip.map(torch.Tensor.pin_memory) if self.device.type == "cuda" else clip
 
     def place(self, clip: Clip) -> Clip:

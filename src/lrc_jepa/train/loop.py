@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from lrc_jepa.collective import alone, rank, world_size
 from lrc_jepa.config import RunConfig, TrainConfig
-from lrc_jepa.data.clips import Clips, Split, batch_ids
+from lrc_jepa.data.batches import order_batches
+from lrc_jepa.data.clips import Clips, Split
 from lrc_jepa.data.features import clip_columns
 from lrc_jepa.data.limits import ActionLimits
 from lrc_jepa.data.normalize import ActionNormalizer
@@ -86,11 +87,9 @@ class Pieces:
     """The loss of the first step: what an explosion is measured against."""
 
 
-def total_steps(config: RunConfig, clips: int) -> int:
-    """Optimiser steps of a run over this many training clips."""
-    if config.train.steps:
-        return config.train.steps
-    return max(1, math.ceil(config.train.epochs * (clips // config.train.batch_size)))
+def total_steps(config: RunConfig, batches: int) -> int:
+    """Optimiser steps of a run with this many batches in an epoch."""
+    return config.train.steps or max(1, math.ceil(config.train.epochs * batches))
 
 
 def choose_precision(name: str, device: torch.device) -> torch.dtype:
@@ -115,11 +114,12 @@ def check_data(config: RunConfig, store: Store) -> None:
         raise BadInput("the batch size must be at least 2: the regularisers compare clips")
 
 
-def count_clips(config: RunConfig, store: Store) -> int:
-    """Training clips that a dataset gives; needs no model and no weights."""
+def count_batches(config: RunConfig, store: Store) -> int:
+    """Batches that a dataset gives in an epoch; needs no model and no weights."""
     check_data(config, store)
     split = Split.by_episode(store, config.clip)
-    return len(Clips(store, split.train, config.clip, ActionNormalizer.fit(store, split.train)))
+    clips = Clips(store, split.train, config.clip, ActionNormalizer.fit(store, split.train))
+    return order_batches(clips.episode_of, config.train).per_epoch
 
 
 def assemble(config: RunConfig, store: Store, run: Path, device: torch.device) -> Pieces:
@@ -151,7 +151,7 @@ def assemble(config: RunConfig, store: Store, run: Path, device: torch.device) -
         deployment=deployment,
         health=HealthCheck.prepare(store, split, heldout),
         origin=provenance(data=store.digest(), split=split.digest(), world=store.world),
-        steps=total_steps(config, len(clips)),
+        steps=total_steps(config, order_batches(clips.episode_of, config.train).per_epoch),
         device=device,
         precision=choose_precision(config.train.precision, device),
     )
@@ -287,8 +287,7 @@ def _stop_diverged(pieces: Pieces, row: dict[str, float], step: int) -> NoReturn
             f"the loss exploded from {pieces.first_total:.4g} to {row['total']:.4g}, most of it from the "
             f"term {largest!r},"
         )
-    config = pieces.config.train
-    ids = batch_ids(len(pieces.clips), config.batch_size, config.seed, step)
+    ids = order_batches(pieces.clips.episode_of, pieces.config.train).ids(step)
     raise Diverged(f"{fault} at step {step}, on the clips {ids.tolist()}; {_last_good(pieces.run)}")
 
 
