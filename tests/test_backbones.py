@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from lrc_jepa import cli
 from lrc_jepa.config import EncoderConfig
+from lrc_jepa.data import features
 from lrc_jepa.data.features import find_features, write_features
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
@@ -295,6 +297,27 @@ def test_features_are_found_again_only_for_the_same_backbone_and_frames(store, t
     path.with_suffix(".json").write_text('{"data": "another"}')
     with pytest.raises(BadInput, match="other frames"):
         find_features(copy, model)
+
+
+@pytest.mark.parametrize("fails", ["replace", "write_json"])
+def test_features_are_never_certified_for_other_data(fails, store, varied, tmp_path, monkeypatch):
+    """Data that changed in place, and a crash just before the array, or the word for it, is there."""
+    data = _copy(store.path, tmp_path / "data")
+    model = build_model(get_recipe("tworoom-dino-wm-debug"))
+    write_features(Store(data), model, torch.device("cpu"))
+    for file in varied.path.iterdir():
+        (data / file.name).write_bytes(file.read_bytes())
+
+    def crash(*arguments):
+        raise RuntimeError("crash")
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="crash"):
+        patch.setattr(*{"replace": (Path, "replace"), "write_json": (features, "write_json")}[fails], crash)
+        write_features(Store(data), model, torch.device("cpu"))
+    assert find_features(Store(data), model) is None
+    path = write_features(Store(data), model, torch.device("cpu"))
+    assert np.array_equal(find_features(Store(data), model), np.load(path))
+    assert sorted(p.suffix for p in path.parent.iterdir()) == [".json", ".npy"]
 
 
 def test_the_features_command_and_training_from_it(store, tmp_path, capsys):

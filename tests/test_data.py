@@ -1,3 +1,6 @@
+import hashlib
+import json
+
 import numpy as np
 import pytest
 
@@ -133,6 +136,51 @@ def test_damage_is_noticed(tmp_path):
     path.unlink()
     with pytest.raises(BadInput, match="column 'pixels' is missing"):
         Store(tmp_path / "d")
+
+
+def with_index(store, **changed):
+    """Write the index again with other arrays, as damage or a careless hand would."""
+    arrays = {"ep_len": store.ep_len, "ep_offset": store.ep_offset, **store.per_episode, **changed}
+    np.savez(store.path / "index.npz", **arrays)
+
+
+def test_the_index_is_part_of_what_is_checked_and_of_the_datasets_name(tmp_path):
+    def made(name, policies):
+        with StoreWriter(tmp_path / name, {"world": "tworoom"}) as writer:
+            for number, policy in enumerate(policies):
+                rows = np.full((5, 2), number, np.float32)
+                writer.add({"pixels": np.zeros((5, 4, 4, 3), np.uint8), "action": rows}, policy=policy)
+        return Store(tmp_path / name)
+
+    store, same, other = made("a", [0, 1]), made("b", [0, 1]), made("c", [1, 0])
+    assert store.digest() == same.digest() != other.digest()
+    for changed in ({"ep_policy": np.array([1, 1])}, {"ep_extra": np.zeros(2)}):
+        with_index(store, **changed)
+        with pytest.raises(BadInput, match=r"index.npz is damaged: it does not match meta.json"):
+            Store(store.path)
+    with_index(store)
+    assert Store(store.path).digest() == same.digest()
+
+
+def test_a_store_from_before_the_index_was_hashed_opens_under_its_old_name(tmp_path):
+    store = write(tmp_path / "d")
+    meta = json.loads((store.path / "meta.json").read_text())
+    del meta["index"]
+    (store.path / "meta.json").write_text(json.dumps(meta))
+    shas = {name: column["sha256"] for name, column in meta["columns"].items()}
+    shas["index"] = hashlib.sha256(store.ep_len.tobytes()).hexdigest()
+    old = hashlib.sha256(repr(sorted(shas.items())).encode()).hexdigest()[:16]
+    assert Store(store.path).digest() == old != store.digest()
+
+
+def test_only_a_dataset_is_overwritten(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "letter.txt").write_text("dear")
+    meta = {"world": "tworoom"}
+    with pytest.raises(BadInput, match="is not a dataset of this library"):
+        StoreWriter(home, meta, overwrite=True)
+    assert (home / "letter.txt").read_text() == "dear"
 
 
 def test_columns_are_plain_npy_files(tmp_path):

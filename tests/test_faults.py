@@ -20,8 +20,11 @@ from lrc_jepa import cli
 from lrc_jepa.bench.kill import kill_and_resume
 from lrc_jepa.data.batches import order_batches
 from lrc_jepa.errors import BadInput, Diverged, Interrupted
+from lrc_jepa.files import file_digest
+from lrc_jepa.locks import lock
 from lrc_jepa.train import checkpoint
 from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint, prune, save_checkpoint, sweep
+from lrc_jepa.train.feed import Feed
 from lrc_jepa.train.loop import fit
 from lrc_jepa.train.network import Network
 
@@ -119,12 +122,28 @@ def truncate(path):
     path.write_bytes(path.read_bytes()[:-100])
 
 
+def described_as(newest, config):
+    """A checkpoint whose manifest is true, but whose config says nothing."""
+    (newest / "config.json").write_text(json.dumps(config))
+    shas = json.loads((newest / "manifest.json").read_text())
+    shas["config.json"] = file_digest(newest / "config.json")
+    (newest / "manifest.json").write_text(json.dumps(shas))
+
+
 DAMAGES = {
     "truncated weights": lambda newest: truncate(newest / "model.safetensors"),
     "truncated optimiser": lambda newest: truncate(newest / "resume" / "state.safetensors"),
     "missing optimiser": lambda newest: shutil.rmtree(newest / "resume"),
     "no manifest": lambda newest: (newest / "manifest.json").unlink(),
     "manifest of nonsense": lambda newest: (newest / "manifest.json").write_text("[]"),
+    "empty manifest": lambda newest: (newest / "manifest.json").write_text("{}"),
+    "bytes for a manifest": lambda newest: (newest / "manifest.json").write_bytes(b"\xff\xfe"),
+    "a folder for weights": lambda newest: [
+        (newest / "model.safetensors").unlink(),
+        (newest / "model.safetensors").mkdir(),
+    ],
+    "config of nothing": lambda newest: described_as(newest, {"format": 1}),
+    "config of numbers": lambda newest: described_as(newest, {"format": 1, "config": 3, "spec": 4}),
     "empty folder": lambda newest: [shutil.rmtree(newest), newest.mkdir()],
 }
 
@@ -245,6 +264,49 @@ def test_a_full_disk_leaves_the_last_checkpoint_intact(data, whole, tmp_path, mo
     assert not list(tmp_path.rglob("*.partial"))
     assert resumed(tmp_path, data) == []
     assert digest(tmp_path) == digest(whole)
+
+
+def test_a_dataset_that_cannot_be_read_is_not_called_a_full_disk(data, tmp_path, monkeypatch):
+    def gone(feed, step):
+        if step == 5:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return sound(feed, step)
+
+    sound = Feed.read
+    monkeypatch.setattr(Feed, "read", gone)
+    with pytest.raises(BadInput) as stop:
+        fit(pieces_of(eight_steps(), data, tmp_path))
+    good = tmp_path / "checkpoints" / "00000004"
+    said = f"cannot read {data}: {os.strerror(errno.EIO)}; the last good checkpoint is {good}"
+    assert str(stop.value) == said
+
+
+def test_two_processes_do_not_train_one_run(data, whole, tmp_path):
+    run = copied(whole, tmp_path, without=(8,))
+    before = {p: p.read_bytes() for p in run.rglob("*") if p.is_file()}
+    refusals = []
+
+    def watch(progress):
+        if progress.step == 8 and not refusals:
+            for resume in (True, False):
+                [answer] = in_processes(1, trained_again, data, run, resume, meeting=tmp_path / "m")
+                refusals.append(answer)
+
+    fit(pieces_of(eight_steps(), data, run), resume=True, watch=watch)
+    assert len(refusals) == 2
+    assert all(f"{run} is in use by `" in said and f"process {os.getpid()} on" in said for said in refusals)
+    assert digest(run) == digest(whole)
+    assert all(p.read_bytes() == data for p, data in before.items() if "00000006" in str(p))
+    with lock(run):  # free again
+        pass
+
+
+def trained_again(data, run, resume):
+    try:
+        fit(pieces_of(eight_steps(), data, run), resume=resume)
+    except BadInput as refusal:
+        return str(refusal)
+    return "trained"
 
 
 def command(arguments, prepare):

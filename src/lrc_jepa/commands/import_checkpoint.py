@@ -27,7 +27,8 @@ from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.models.lewm_weights import WRAPPERS, convert
 from lrc_jepa.recipes import SETTINGS, get_recipe
 from lrc_jepa.run import Run
-from lrc_jepa.train.checkpoint import Deployment, provenance, save_checkpoint
+from lrc_jepa.train.checkpoint import Deployment, save_checkpoint
+from lrc_jepa.train.provenance import provenance
 
 
 @dataclass(frozen=True)

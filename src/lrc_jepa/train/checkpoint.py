@@ -8,20 +8,16 @@ manifest.json       sha-256 of every file above, written last
 
 from __future__ import annotations
 
-import platform
 import re
-import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from lrc_jepa import __version__
 from lrc_jepa.config import RunConfig, from_dict, to_dict
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.errors import BadInput
@@ -31,6 +27,7 @@ from lrc_jepa.models import build_model
 from lrc_jepa.types import Spec
 
 FORMAT = 1
+REQUIRED = ("config.json", "model.safetensors")
 
 
 @dataclass(frozen=True)
@@ -59,22 +56,6 @@ class Checkpoint:
     provenance: dict[str, Any]
     digest: str
     """SHA-256 of the weights."""
-
-
-def provenance(**known: str) -> dict[str, Any]:
-    """Where a checkpoint comes from: data, split, code and versions."""
-    folder = Path(__file__).parent
-    found = subprocess.run(
-        ["git", "-C", str(folder), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-    )
-    return {
-        **known,
-        "git": found.stdout.strip() if found.returncode == 0 else "",
-        "lrc_jepa": __version__,
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-    }
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -131,9 +112,17 @@ def save_checkpoint(
 def verify(path: Path) -> dict[str, str]:
     """The manifest of a checkpoint whose files all match it."""
     manifest = read_json(path / "manifest.json", f"checkpoint {path}")
+    for name in REQUIRED:
+        if name not in manifest:
+            raise BadInput(f"checkpoint {path} is damaged: its manifest does not name {name}")
     for name, expected in manifest.items():
-        file = path / name
-        if not file.is_file() or file_digest(file) != expected:
+        try:
+            found = file_digest(path / name)
+        except FileNotFoundError:
+            raise BadInput(f"checkpoint {path} is damaged: {name} is missing") from None
+        except OSError as error:
+            raise BadInput(f"checkpoint {path}: {name} cannot be read ({error.strerror})") from None
+        if found != expected:
             raise BadInput(f"checkpoint {path} is damaged: {name} does not match its manifest")
     return manifest
 
@@ -144,20 +133,26 @@ def load_checkpoint(path: Path) -> Checkpoint:
     described = read_json(path / "config.json", f"checkpoint {path}")
     if described.get("format") != FORMAT:
         raise BadInput(f"checkpoint {path} has format {described.get('format')}, not {FORMAT}")
-    config = from_dict(RunConfig, described["config"], f"checkpoint {path}")
+    try:
+        config = from_dict(RunConfig, described["config"], f"checkpoint {path}")
+        deployment = Deployment(
+            spec=Spec(**described["spec"]),
+            normalizer=ActionNormalizer.from_json(described["normalizer"]),
+            action_low=described["action_low"],
+            action_high=described["action_high"],
+            bounds_from=described.get("bounds_from", "declared"),
+            action_change=described.get("action_change"),
+        )
+        step, origin = int(described["step"]), dict(described["provenance"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadInput(f"checkpoint {path}: config.json is not one of a checkpoint ({error!r})") from None
     model: Any = build_model(config)
     try:
         model.load_state_dict(load_file(path / "model.safetensors"))
+    except OSError as error:
+        raise BadInput(f"checkpoint {path}: model.safetensors cannot be read ({error})") from None
     except (RuntimeError, SafetensorError) as error:
         raise BadInput(f"checkpoint {path} does not fit its own config ({error})") from None
-    deployment = Deployment(
-        spec=Spec(**described["spec"]),
-        normalizer=ActionNormalizer.from_json(described["normalizer"]),
-        action_low=described["action_low"],
-        action_high=described["action_high"],
-        bounds_from=described.get("bounds_from", "declared"),
-        action_change=described.get("action_change"),
-    )
     if model.spec != deployment.spec:
         raise BadInput(f"checkpoint {path}: its spec {deployment.spec} is not its model's {model.spec}")
     return Checkpoint(
@@ -165,8 +160,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
         config=config,
         model=model.eval(),
         deployment=deployment,
-        step=described["step"],
-        provenance=described["provenance"],
+        step=step,
+        provenance=origin,
         digest=manifest["model.safetensors"],
     )
 

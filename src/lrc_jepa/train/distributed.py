@@ -109,7 +109,7 @@ def agree(step: int, optimizer: torch.optim.Optimizer) -> int:
     agreed = torch.tensor(step)
     dist.broadcast(agreed, 0)
     if int(agreed) < 0:
-        raise BadInput("rank 0 could not resume")
+        raise BadInput("rank 0 could not start")
     if int(agreed) > 0:
         for group in optimizer.param_groups:
             for parameter in group["params"]:

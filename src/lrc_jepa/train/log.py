@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from lrc_jepa.console import warn
@@ -37,18 +36,6 @@ class MetricsLog:
         for name, value in values.items():
             if isinstance(value, int | float):
                 self.board.add_scalar(f"{kind}/{name}", value, step)
-
-    def __enter__(self) -> MetricsLog:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except OSError:
-            if kind is None:  # else what ended the block matters more
-                raise
 
     def close(self) -> None:
         """Flush TensorBoard's events."""

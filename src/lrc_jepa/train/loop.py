@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import math
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -25,6 +25,7 @@ from lrc_jepa.data.limits import ActionLimits
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput, Diverged, Interrupted
+from lrc_jepa.locks import lock
 from lrc_jepa.models import build_model
 from lrc_jepa.objectives import Objective
 from lrc_jepa.train.checkpoint import (
@@ -33,7 +34,6 @@ from lrc_jepa.train.checkpoint import (
     load_checkpoint,
     load_resume,
     optimizer_tensors,
-    provenance,
     prune,
     restore_optimizer,
     save_checkpoint,
@@ -45,6 +45,7 @@ from lrc_jepa.train.health import HealthCheck, collapse_alarm
 from lrc_jepa.train.log import MetricsLog
 from lrc_jepa.train.network import Network
 from lrc_jepa.train.optim import make_optimizer, schedule, set_rate
+from lrc_jepa.train.provenance import provenance
 from lrc_jepa.types import Clip
 
 # Fields of TrainConfig that may differ between a run and its resumption: no weight depends on them.
@@ -195,10 +196,15 @@ def train_step(pieces: Pieces, clip: Clip, step: int) -> dict[str, Tensor]:
 def fit(pieces: Pieces, *, resume: bool = False, watch: Watcher = lambda progress: None) -> Path:
     """Train to the end and return the last checkpoint; on a stop signal, save and raise Interrupted.
 
-    Under torchrun every process calls this; rank 0 alone writes, watches and examines.
+    Under torchrun every process calls this; rank 0 alone writes, watches and examines, and keeps other
+    commands away from the run's folder.
     """
+    with ExitStack() as held:
+        return _steps(pieces, _start(pieces, resume, watch, held), watch)
+
+
+def _steps(pieces: Pieces, start: int, watch: Watcher) -> Path:
     config, steps = pieces.config.train, pieces.steps
-    start = _start(pieces, resume, watch)
     save_every = config.save_every or max(1, steps // 10)
     health_every = config.health_every or max(1, steps // 10)
     feed = Feed(pieces.clips, config, pieces.device, rank(), world_size())
@@ -209,7 +215,7 @@ def fit(pieces: Pieces, *, resume: bool = False, watch: Watcher = lambda progres
     with (
         _open_log(pieces, start) as log,
         stop_signals() as stops,
-        closing(feed.batches(start, steps)) as batches,
+        closing(_batches(pieces, feed, start)) as batches,
     ):
         for done, clip in enumerate(batches, start + 1):
             window.append(train_step(pieces, clip, done - 1))
@@ -219,12 +225,14 @@ def fit(pieces: Pieces, *, resume: bool = False, watch: Watcher = lambda progres
             if examine or save or done % config.log_every == 0:
                 # Nothing is examined or saved before it is known that no step of it went wrong.
                 losses = _drain(pieces, window, done)
-                log.write(done, "train", losses)
+                with _writing(pieces.run):
+                    log.write(done, "train", losses)
                 watch(Progress(done, steps, losses=losses))
             if rank() == 0 and examine:
                 _examine(pieces, log, done, watch)
             if rank() == 0 and save:
-                _save(pieces, done)
+                with _writing(pieces.run):
+                    _save(pieces, done)
             if stop and done < steps:
                 wait_for_all()
                 raise Interrupted(f"stopped at step {done} of {steps}; --resume continues", stop)
@@ -243,6 +251,15 @@ def _writing(run: Path) -> Iterator[None]:
         raise BadInput(f"cannot write to {run}: {reason}; {_last_good(run)}") from None
 
 
+def _batches(pieces: Pieces, feed: Feed, start: int) -> Generator[Clip, None, None]:
+    """The batches from `start` on; a dataset that can no longer be read is one sentence."""
+    try:
+        yield from feed.batches(start, pieces.steps)
+    except OSError as error:
+        where, reason = pieces.clips.store.path, error.strerror or str(error)
+        raise BadInput(f"cannot read {where}: {reason}; {_last_good(pieces.run)}") from None
+
+
 def _last_good(run: Path) -> str:
     found = list_checkpoints(run)
     if not found:
@@ -252,8 +269,16 @@ def _last_good(run: Path) -> str:
 
 @contextmanager
 def _open_log(pieces: Pieces, start: int) -> Iterator[MetricsLog]:
-    with _writing(pieces.run), MetricsLog(pieces.run if rank() == 0 else None, start) as log:
+    with _writing(pieces.run):
+        log = MetricsLog(pieces.run if rank() == 0 else None, start)
+    try:
         yield log
+    except BaseException:
+        with suppress(OSError):  # what ended the block matters more
+            log.close()
+        raise
+    with _writing(pieces.run):
+        log.close()
 
 
 def _drain(pieces: Pieces, window: list[dict[str, Tensor]], done: int) -> dict[str, float]:
@@ -294,11 +319,12 @@ def _stop_diverged(pieces: Pieces, row: dict[str, float], step: int) -> NoReturn
 def _examine(pieces: Pieces, log: MetricsLog, step: int, watch: Watcher) -> None:
     with alone():
         figures = pieces.health(pieces.model, pieces.config.objective.sigreg)
-    log.write(step, "health", figures)
     # What a frozen encoder sees has a scale of its own, and cannot collapse.
     alarm = None if pieces.config.model.backbone else collapse_alarm(figures, step)
-    if alarm:
-        log.write(step, "warning", {"text": alarm})
+    with _writing(pieces.run):
+        log.write(step, "health", figures)
+        if alarm:
+            log.write(step, "warning", {"text": alarm})
     watch(Progress(step, pieces.steps, health=figures, warning=alarm))
 
 
@@ -317,13 +343,13 @@ def _save(pieces: Pieces, step: int) -> None:
     prune(pieces.run, pieces.config.train.keep)
 
 
-def _start(pieces: Pieces, resume: bool, watch: Watcher) -> int:
+def _start(pieces: Pieces, resume: bool, watch: Watcher, held: ExitStack) -> int:
     """The step to go on from, on every process; weights and optimiser are those of rank 0."""
     step = 0
     if rank() == 0:
         try:
             with _writing(pieces.run):
-                pieces.run.mkdir(parents=True, exist_ok=True)
+                held.enter_context(lock(pieces.run))
                 sweep(pieces.run)
             step = _resume(pieces, watch) if resume else 0
         except BadInput:
