@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from lrc_jepa.commands import bench, intervene, plan, probe, recover, report, stress
@@ -17,6 +18,7 @@ from lrc_jepa.commands.costs import MLP_S, REFIT_S, RIDGE_S, Pace, measure_pace
 from lrc_jepa.commands.plan_pictures import open_loop
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import progress_bar, say, warn
+from lrc_jepa.data.quantities import measured
 from lrc_jepa.envs import WORLDS
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.perturb import PERTURBATIONS
@@ -143,7 +145,7 @@ def _speed(run: Path, opened: Run, pace: Pace, trajectories: int) -> Experiment:
 def _probes(run: Path, opened: Run, pace: Pace, quick: bool) -> Experiment:
     frames, kinds = (2000, ["ridge", "ridge-cv"]) if quick else (10_000, ["ridge", "ridge-cv", "mlp"])
     frames_there = min(frames, len(opened.store.pixels))
-    fits = len(opened.store.quantities) * (3 if isinstance(opened.model, Factored) else 1)
+    fits = len(measured(opened.store, np.arange(1))) * (3 if isinstance(opened.model, Factored) else 1)
     each = (MLP_S if "mlp" in kinds else 0.0) + 3 * RIDGE_S
     work = [str(run), *_options(frames=frames), "--kinds", *kinds]
 

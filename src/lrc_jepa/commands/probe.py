@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from lrc_jepa.commands.arguments import Positional, Unprefixed, parse
 from lrc_jepa.console import progress_bar, say, table
+from lrc_jepa.data.quantities import measured
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.masks import mask_quantities, read_masks
@@ -48,11 +49,8 @@ def stored_quantities(store: Store, fit: Array, test: Array) -> dict[str, tuple[
 
     The looks of an episode, where its factors differ between episodes, are a quantity of all its frames.
     """
-    found: dict[str, tuple[Array, Array]] = {}
-    for name in store.quantities:
-        column = store.columns[name]
-        known, truth = np.asarray(column[fit]), np.asarray(column[test])
-        found[name] = (known.reshape(len(fit), -1), truth.reshape(len(test), -1))
+    truths = measured(store, test)
+    found = {name: (known, truths[name]) for name, known in measured(store, fit).items()}
     looks = store.per_episode.get(LOOKS)
     if looks is not None and looks.ndim == 2 and (varies := np.ptp(looks, axis=0) > 0).any():
         episodes = (np.searchsorted(store.ep_offset, rows, side="right") - 1 for rows in (fit, test))

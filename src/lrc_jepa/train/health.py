@@ -16,6 +16,7 @@ from torch import Tensor
 
 from lrc_jepa.config import SigRegConfig
 from lrc_jepa.data.clips import Clips, Split
+from lrc_jepa.data.quantities import measured
 from lrc_jepa.data.store import Store
 from lrc_jepa.models.readout import Readout, effective_rank, r_squared
 from lrc_jepa.models.streams import frame_streams
@@ -77,14 +78,11 @@ class HealthCheck:
         fit = self._streams(model, self.fit_rows)
         test = self._streams(model, self.test_rows)
         figures = {}
-        for name in self.store.quantities:
-            column = self.store.columns[name]
-            known, truth = (
-                np.asarray(column[r]).reshape(len(r), -1) for r in (self.fit_rows, self.test_rows)
-            )
+        truths = measured(self.store, self.test_rows)
+        for name, known in measured(self.store, self.fit_rows).items():
             for stream in fit:
                 readout = Readout.fit(fit[stream], known)
-                figures[f"r2_{stream}.{name}"] = r_squared(readout(test[stream]), truth)
+                figures[f"r2_{stream}.{name}"] = r_squared(readout(test[stream]), truths[name])
         if "state" in self.store.columns:
             figures["distance_rank"] = self._distance_rank(test["z"])
         figures["effective_rank"] = effective_rank(test["z"])
