@@ -14,6 +14,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.report import paper
 from lrc_jepa.report.canvas import COLOURS, colour, sheet
 from lrc_jepa.report.page import _sources, write_page
+from lrc_jepa.report.variants import timed
 from lrc_jepa.rows import append_rows
 
 STAMP = {
@@ -140,13 +141,19 @@ def speed_row(system):
     timed = {
         "trajectories": 50,
         "solves": 2,
-        "seconds": 1.5,
-        "seconds_error": 0.1,
+        "rollouts": {"plain": {"seconds": 1.5, "seconds_error": 0.1}},
         "machine": "a CPU",
         "load": 0.1,
     }
     planner = {"samples": 300, "iterations": 30, "horizon": 5, "elites": 30}
     return {**STAMP, "kind": "speed", "system": system, "parameters": counts, "planner": planner, **timed}
+
+
+def test_rollouts_have_a_column_each_and_older_times_say_so():
+    plain, cached = ({"seconds": s, "seconds_error": 0.1} for s in (1.5, 0.5))
+    assert timed({"rollouts": {"plain": plain, "cached": cached}}) == ["1.500 ± 0.100", "0.500 ± 0.100"]
+    assert timed({"rollouts": {"plain": plain}}) == ["1.500 ± 0.100", "–"]
+    assert timed(plain) == ["–", "1.500 ± 0.100 (v1)"]
 
 
 @pytest.fixture

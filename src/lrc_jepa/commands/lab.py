@@ -134,10 +134,13 @@ def _speed(run: Path, opened: Run, pace: Pace, trajectories: int) -> Experiment:
     threads = torch.get_num_threads()
     work = ["plan", "--systems", str(run), *_options(trajectories=trajectories, threads=threads)]
     frameskip = opened.checkpoint.deployment.spec.frameskip
-    seconds = 1 + pace.solves(PlanConfig(), frameskip, trajectories + 1)
+    times = [
+        pace.solves(PlanConfig(), frameskip, trajectories + 1, projected=plain) for plain in (False, True)
+    ]
+    seconds = 1 + sum(times)
 
     def enough(rows: list[Row]) -> bool:
-        return bool(rows) and rows[0]["trajectories"] >= trajectories
+        return bool(rows) and "rollouts" in rows[0] and rows[0]["trajectories"] >= trajectories
 
     return Experiment("planning time", "speed", lambda: bench.main(work), seconds, enough)
 
