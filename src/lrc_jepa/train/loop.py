@@ -41,6 +41,7 @@ from lrc_jepa.train.checkpoint import (
 )
 from lrc_jepa.train.distributed import StopVote, agree, check_shares, mean_over_ranks, spread, wait_for_all
 from lrc_jepa.train.feed import Feed
+from lrc_jepa.train.gradients import gradient_figures
 from lrc_jepa.train.health import HealthCheck, collapse_alarm
 from lrc_jepa.train.log import MetricsLog
 from lrc_jepa.train.network import Network
@@ -229,7 +230,7 @@ def _steps(pieces: Pieces, start: int, watch: Watcher) -> Path:
                     log.write(done, "train", losses)
                 watch(Progress(done, steps, losses=losses))
             if rank() == 0 and examine:
-                _examine(pieces, log, done, watch)
+                _examine(pieces, log, clip, done, watch)
             if rank() == 0 and save:
                 with _writing(pieces.run):
                     _save(pieces, done)
@@ -316,13 +317,14 @@ def _stop_diverged(pieces: Pieces, row: dict[str, float], step: int) -> NoReturn
     raise Diverged(f"{fault} at step {step}, on the clips {ids.tolist()}; {_last_good(pieces.run)}")
 
 
-def _examine(pieces: Pieces, log: MetricsLog, step: int, watch: Watcher) -> None:
+def _examine(pieces: Pieces, log: MetricsLog, clip: Clip, step: int, watch: Watcher) -> None:
     with alone():
         figures = pieces.health(pieces.model, pieces.config.objective.sigreg)
+        pulls = gradient_figures(pieces.model, pieces.objective, clip, step)
     # What a frozen encoder sees has a scale of its own, and cannot collapse.
     alarm = None if pieces.config.model.backbone else collapse_alarm(figures, step)
     with _writing(pieces.run):
-        log.write(step, "health", figures)
+        log.write(step, "health", {**figures, **pulls})
         if alarm:
             log.write(step, "warning", {"text": alarm})
     watch(Progress(step, pieces.steps, health=figures, warning=alarm))
