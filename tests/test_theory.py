@@ -7,6 +7,7 @@ import pytest
 import torch
 from test_cli import lrc as command
 
+from lrc_jepa.config import SigRegConfig
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.theory import (
     SWEEPS,
@@ -27,7 +28,7 @@ from lrc_jepa.evaluate.theory_measures import (
 )
 from lrc_jepa.evaluate.theory_networks import SYSTEMS, Stack, VectorModel
 from lrc_jepa.evaluate.theory_world import TheoryConfig, World, mixed_error, noise_bound
-from lrc_jepa.objectives.sigreg import GAUSSIAN_FLOOR
+from lrc_jepa.objectives.sigreg import GAUSSIAN_FLOOR, expected_sigreg, sigreg
 from lrc_jepa.report.theory import CLAIMS, theory_section
 from lrc_jepa.rows import append_rows, read_rows
 
@@ -154,6 +155,31 @@ def test_the_theorems_solution_is_not_the_cheapest():
         assert line["term_sigreg"] == pytest.approx(GAUSSIAN_FLOOR, rel=0.15)
         assert line["term_reconstruction"] == 0
     assert rival["v_bits"] > 5 and theorem["v_bits"] == 0
+
+
+def test_given_the_episode_the_theorems_solution_is_the_cheapest():
+    """Given v, z = cos s + sin v has variance cos^2: SIGReg within the episode sees and charges it."""
+    for noise in (0.0, 0.05, 0.2, 0.4):
+        lines = account(TheoryConfig(noise=noise, batch=512), seed=0, system="lrc+within")
+        assert min(lines, key=lambda line: line["objective"])["degrees"] <= 15
+        for line in lines:
+            assert line["term_sigreg_within"] == pytest.approx(line["sigreg_closed_form"], rel=0.1, abs=0.3)
+
+
+def test_the_expected_statistic_of_a_narrower_gaussian():
+    assert expected_sigreg(1.0, 100) == pytest.approx(GAUSSIAN_FLOOR)
+    assert expected_sigreg(0.0, 100) == pytest.approx(40.892, rel=1e-4)
+    z = math.sqrt(0.3) * torch.randn(200, 64, 1, 2, generator=generator())  # 64 batches as time steps
+    measured = float(sigreg(z, SigRegConfig(projections=128), generator()))
+    assert measured == pytest.approx(expected_sigreg(0.3, 200), rel=0.05)
+
+
+def test_clips_of_an_episode_share_their_looks():
+    v = World(TheoryConfig(), 0).sample(12, generator(), per_episode=4).v[:, 0]
+    assert all((v[i : i + 4] == v[i]).all() for i in (0, 4, 8)) and len(v.unique(dim=0)) == 3
+    alone = World(TheoryConfig(), 0).sample(12, generator())
+    together = World(TheoryConfig(), 0).sample(12, generator(), per_episode=4)
+    assert torch.equal(alone.s, together.s) and torch.equal(alone.v[::4], together.v[::4])
 
 
 def test_without_process_noise_nothing_is_cheaper_than_the_theorem():
@@ -307,14 +333,16 @@ def test_the_command_runs_writes_and_resumes(tmp_path, capsys):
     rows = read_rows(tmp_path / "results.jsonl", "theory")
     runs = [row for row in rows if row["part"] == "run"]
     settings = 1 + len(SWEEPS["noise"].changes)
-    assert code == 0 and len(runs) == 3 * settings and len({row["key"] for row in runs}) == len(runs)
+    assert (
+        code == 0 and len(runs) == len(SYSTEMS) * settings and len({row["key"] for row in runs}) == len(runs)
+    )
     assert {row["system"] for row in runs} == set(SYSTEMS)
     for row in runs:
         assert row["prediction_floor"] == row["settings"]["noise"]
-        assert ("v_u_probe" in row) == (row["system"] != "lwm")
+        assert ("v_u_probe" in row) == SYSTEMS[row["system"]].context
         assert math.isfinite(row["objective"]) and row["v_z_bits"] >= 0
         assert row["settings"]["latent"] == 2 and row["settings"]["queries"] == 2
-    assert sorted(result["figures"]) == ["theory-noise.svg", "theory-path.svg"]
+    assert sorted(result["figures"]) == ["theory-noise.svg", "theory-path-within.svg", "theory-path.svg"]
     assert all((tmp_path / name).read_text().startswith("<svg") for name in result["figures"])
     again = lrc(*SHORT, "--sweeps", "noise", "--out", tmp_path, capsys=capsys)
     assert again[0] == 0 and f"{len(runs)} of {len(runs)} replicas are" in again[2]  # --json sent talk there

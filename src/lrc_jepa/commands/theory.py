@@ -20,6 +20,7 @@ from lrc_jepa.rows import Row, append_rows, read_rows
 
 METRIC = "theory.v1"
 SHOWN = ["s from z, rotated", "s from z, u", "v from u", "bits of v in z", "error / q", "cost over theorem's"]
+PATHS = ("lrc", "lrc+within")  # systems whose objective is followed from z = s to z = v
 STACK = 12  # replicas trained side by side at most; more bring nothing on a CPU
 
 
@@ -28,7 +29,8 @@ class TheoryArgs:
     """What to train, how often, and around which world."""
 
     systems: tuple[str, ...] = tuple(SYSTEMS)
-    """Objectives to train: lrc, lwm, lrc-stopgrad."""
+    """Objectives to train: lrc, lwm, lrc-stopgrad; given the episode, lrc+within, lwm+within (less its
+    mean), lrc+episode, lwm+episode (each by itself)."""
     sweeps: tuple[str, ...] = tuple(SWEEPS)
     """What to vary around the base, one thing at a time; none: the base alone."""
     seeds: int = 3
@@ -105,11 +107,12 @@ def plan(args: TheoryArgs) -> list[Work]:
 
 def paths(args: TheoryArgs, stamp: Row, done: set[str], rows_file: Path) -> None:
     """The objective along the path from z = s to z = v, in the base and at every other noise."""
-    for sweep, config in worlds(args):
-        key = digest([stamp["experiment"], "path", asdict(config)])
+    known = [(*setting, system) for setting in worlds(args) for system in PATHS]
+    for sweep, config, system in known:
+        key = digest([stamp["experiment"], "path", asdict(config), system])
         if sweep in ("base", "noise") and key not in done:
             shared = {**stamp, "part": "path", "key": key, "sweep": sweep, "settings": settled(config)}
-            append_rows(rows_file, [{**shared, **line} for line in account(config, seed=0)])
+            append_rows(rows_file, [{**shared, **line} for line in account(config, 0, system)])
 
 
 def settled(config: TheoryConfig) -> dict[str, Any]:

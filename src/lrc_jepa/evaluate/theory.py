@@ -29,7 +29,7 @@ from lrc_jepa.evaluate.theory_networks import SYSTEMS, Skip, Stack, System, Vect
 from lrc_jepa.evaluate.theory_world import TheoryConfig, Trajectories, World, mixed_error, noise_bound
 from lrc_jepa.files import digest
 from lrc_jepa.models.readout import Readout
-from lrc_jepa.objectives.sigreg import GAUSSIAN_FLOOR, sigreg
+from lrc_jepa.objectives.sigreg import GAUSSIAN_FLOOR, expected_sigreg, sigreg
 
 DECAY = 1e-3
 ROOM = 1.25  # standard deviation of the oracle's u; the hinge asks for 1
@@ -49,16 +49,20 @@ class Sweep:
     systems: tuple[str, ...] = ("lrc",)
 
 
+CONDITIONED = ("lrc+within", "lwm+within", "lrc+episode", "lwm+episode")
+
 SWEEPS: dict[str, Sweep] = {
     "noise": Sweep("noise", ({"noise": 0.0}, {"noise": 0.2}, {"noise": 0.4}), tuple(SYSTEMS)),
-    "memory": Sweep("memory", ({"memory": 0.0}, {"memory": 0.6}), ("lrc", "lwm")),
+    "memory": Sweep("memory", ({"memory": 0.0}, {"memory": 0.6}), ("lrc", "lwm", *CONDITIONED)),
+    "per_episode": Sweep("per_episode", tuple({"per_episode": g} for g in (2, 4, 64)), CONDITIONED),
+    "sigreg": Sweep("sigreg", ({"sigreg": 0.01}, {"sigreg": 0.2}), ("lrc", "lrc+within", "lrc+episode")),
     "reconstruction": Sweep("reconstruction", ({"reconstruction": 1.0}, {"reconstruction": 5.0})),
     "surrogate": Sweep(
         "reconstruction", tuple({"surrogate": 0.3, "reconstruction": weight} for weight in (0.2, 1.0, 5.0))
     ),
-    "latent": Sweep("latent", ({"latent": 1}, {"latent": 3}, {"latent": 4}), ("lrc", "lwm")),
+    "latent": Sweep("latent", ({"latent": 1}, {"latent": 3}, {"latent": 4}), ("lrc", "lwm", "lrc+within")),
     "queries": Sweep("queries", ({"queries": 1}, {"queries": 4})),
-    "nuisance": Sweep("nuisance", ({"nuisance": 1}, {"nuisance": 4})),
+    "nuisance": Sweep("nuisance", ({"nuisance": 1}, {"nuisance": 4}), ("lrc", "lrc+within")),
 }
 """One thing at a time, but for `surrogate`: the weight of reconstruction by a decoder of limited precision."""
 
@@ -100,7 +104,7 @@ class Trial:
         """x, actions and decoder noise (R, B, T, ...), each replica from its own world and generator."""
         drawn = []
         for world, generator in zip(self.worlds, generators, strict=True):
-            t = world.sample(count, generator, frames)
+            t = world.sample(count, generator, frames, self.system.clips_of_episode(self.config))
             noise = torch.zeros(*t.x.shape[:2], self.config.latent_width)
             if self.config.surrogate:
                 noise.normal_(generator=generator)
@@ -256,32 +260,39 @@ def oracle_terms(world: World, system: System, degrees: float, seed: int) -> dic
     generator = torch.Generator().manual_seed(2000 + seed)
     keep = cos**2 * world.A + sin**2 * torch.eye(config.state)  # Cov(z', z), and Cov(z) = I
     found = []
+    together = system.clips_of_episode(config)
     for batch in range(OBJECTIVE_BATCHES):
-        t = world.sample(config.batch, generator)
+        t = world.sample(config.batch, generator, per_episode=together)
         z = cos * t.s + (sin * t.v[..., : config.state] if degrees else 0)
         predicted = z[:, :-1] @ keep.T + cos * (t.a @ world.B.T)
         u = ROOM * t.v.unflatten(-1, (config.context_tokens, config.token)) if system.context else None
-        out = outputs(z, predicted, t.a, t.x, u, t.x if system.context else None)
+        out = outputs(z, predicted, t.a, t.x, u, t.x if system.context else None, together)
         found.append(objective(out, batch))
     return {name: float(torch.stack([terms[name] for terms in found]).mean()) for name in found[0]}
 
 
-def account(config: TheoryConfig, seed: int) -> list[dict[str, Any]]:
-    """The objective of LRC-JEPA along the path from z = s to z = v, measured and in closed form."""
+def account(config: TheoryConfig, seed: int, system: str = "lrc") -> list[dict[str, Any]]:
+    """The objective of a system along the path from z = s to z = v, measured and in closed form.
+
+    Over all episodes z is N(0, I) everywhere on the path; given its episode it is N(0, c I).
+    """
     world = World(config, seed)
     fixed = {"noise_bound": noise_bound(config), "shown": world.shown()}
     lines: list[dict[str, Any]] = []
     for degrees in ANGLES:
-        terms = oracle_terms(world, SYSTEMS["lrc"], degrees, seed)
+        terms = oracle_terms(world, SYSTEMS[system], degrees, seed)
         if terms is None:
             return []
         kept = math.cos(math.radians(degrees)) ** 2
+        seen = 1.0 if SYSTEMS[system].gaussian == "sigreg" else kept
         lines.append(
             {
+                "system": system,
                 "degrees": degrees,
                 "objective": terms["total"],
                 **{f"term_{name}": value for name, value in terms.items() if name != "total"},
                 "prediction_closed_form": mixed_error(config, kept),
+                "sigreg_closed_form": expected_sigreg(seen, config.batch),
                 "v_bits": -0.5 * math.log2(kept) * config.state,
                 **fixed,
             }

@@ -21,17 +21,28 @@ WARMUP, CLIP_NORM = 0.05, 1.0
 
 @dataclass(frozen=True)
 class System:
-    """Which of the two streams there are, and whether reconstruction shapes z."""
+    """Which of the two streams there are, whether reconstruction shapes z, and what makes z Gaussian."""
 
     context: bool
     stop_gradient: bool = False
+    gaussian: str = "sigreg"
+    """The term of the objective: over all episodes alike, or given the episode."""
+
+    def clips_of_episode(self, config: TheoryConfig) -> int:
+        """Clips in a batch that share their v."""
+        return 1 if self.gaussian == "sigreg" else config.per_episode
 
 
 SYSTEMS: dict[str, System] = {
     "lrc": System(context=True),
     "lwm": System(context=False),
     "lrc-stopgrad": System(context=True, stop_gradient=True),
+    "lrc+within": System(context=True, gaussian="sigreg_within"),
+    "lwm+within": System(context=False, gaussian="sigreg_within"),
+    "lrc+episode": System(context=True, gaussian="sigreg_episode"),
+    "lwm+episode": System(context=False, gaussian="sigreg_episode"),
 }
+"""`within`: each episode's frames less their mean are tested together; `episode`: each episode apart."""
 
 
 class Skip(nn.Module):
@@ -62,6 +73,7 @@ class VectorModel(nn.Module):
         d_z, self.tokens, self.token = config.latent_width, config.context_tokens, config.token
         d_u = self.tokens * self.token
         self.system, self.surrogate = system, config.surrogate
+        self.per_episode = system.clips_of_episode(config)
         self.encoder = Skip(config.observed, d_z, config.width)
         self.predictor = Skip(d_z + config.state, d_z, config.width)
         self.context = Skip(config.observed, d_u, config.width) if system.context else None
@@ -77,16 +89,22 @@ class VectorModel(nn.Module):
             read = z.detach() if self.system.stop_gradient else z
             recon = self.decoder(torch.cat([read + self.surrogate * noise, flat], dim=-1))
             u = flat.unflatten(-1, (self.tokens, self.token))
-        return outputs(z, predicted, actions, x, u, recon)
+        return outputs(z, predicted, actions, x, u, recon, self.per_episode)
 
     def provides(self) -> frozenset[str]:
         """Names of the `Outputs` fields this model fills."""
-        both = {"z", "z_pred", "z_target", "actions"}
+        both = {"z", "z_pred", "z_target", "actions", "episodes"}
         return frozenset(both | {"u", "recon", "pixels"} if self.system.context else both)
 
 
 def outputs(
-    z: Tensor, predicted: Tensor, actions: Tensor, x: Tensor, u: Tensor | None, recon: Tensor | None
+    z: Tensor,
+    predicted: Tensor,
+    actions: Tensor,
+    x: Tensor,
+    u: Tensor | None,
+    recon: Tensor | None,
+    per_episode: int,
 ) -> Outputs:
     """Vectors (B,T,d) as the tokens (B,T,1,d) that objectives are written for."""
     return Outputs(
@@ -94,6 +112,7 @@ def outputs(
         z_pred=predicted.unsqueeze(2),
         z_target=z[:, 1:].unsqueeze(2),
         actions=actions,
+        episodes=torch.arange(len(z)) // per_episode,
         u=u,
         recon=recon,
         pixels=None if recon is None else x,
@@ -102,7 +121,7 @@ def outputs(
 
 def objective_of(config: TheoryConfig, system: System) -> Objective:
     """The paper's objective with this configuration's weights; LWM keeps the first two terms."""
-    weights = {"prediction": 1.0, "sigreg": config.sigreg}
+    weights = {"prediction": 1.0, system.gaussian: config.sigreg}
     if system.context:
         weights |= {"context": config.context, "reconstruction": config.reconstruction}
     settings = ObjectiveConfig(weights=weights, sigreg=SigRegConfig(projections=config.projections))

@@ -43,6 +43,9 @@ class TheoryConfig:
     """Scale of s against v as it enters g: small, and s hardly shows in x."""
     frames: int = 4
     """Frames in a training clip."""
+    per_episode: int = 16
+    """Clips of one appearance v in a batch, for objectives that condition on the episode; for the
+    others every clip has a v of its own."""
     latent: int = 0
     """d_z; 0: as many as the state has, which is what the theorem assumes."""
     queries: int = 0
@@ -96,7 +99,10 @@ class TheoryConfig:
 
     def check(self) -> TheoryConfig:
         """This configuration, or one sentence about what cannot be."""
-        whole = ("state", "nuisance", "layers", "token", "width", "steps", "projections", "probe_steps")
+        whole = (
+            *("state", "nuisance", "layers", "per_episode", "token"),
+            *("width", "steps", "projections", "probe_steps"),
+        )
         for name in whole:
             if getattr(self, name) < 1:
                 raise BadInput(f"--{name.replace('_', '-')} must be at least 1, not {getattr(self, name)}")
@@ -108,6 +114,8 @@ class TheoryConfig:
                 raise BadInput(f"--{name} must be a number {least}, not {value}")
         if self.frames < 2 or self.batch < 2:
             raise BadInput("--frames and --batch must be at least 2: predictions and clips are compared")
+        if self.batch % self.per_episode:
+            raise BadInput(f"--per-episode {self.per_episode} must divide --batch {self.batch}")
         if self.latent < 0 or self.queries < 0:
             raise BadInput("--latent and --queries must be at least 0, where 0 means as the theorem assumes")
         if self.lift and self.lift < self.state + self.nuisance:
@@ -174,8 +182,13 @@ class World:
         s, v = h.split([self.config.state, self.config.nuisance], dim=-1)
         return s / self.config.visibility, v
 
-    def sample(self, count: int, generator: torch.Generator, frames: int = 0) -> Trajectories:
-        """`count` stationary trajectories, of the configured length unless told otherwise."""
+    def sample(
+        self, count: int, generator: torch.Generator, frames: int = 0, per_episode: int = 1
+    ) -> Trajectories:
+        """`count` stationary trajectories, of the configured length unless told otherwise.
+
+        Each `per_episode` of them, side by side, share one v.
+        """
         config, frames = self.config, frames or self.config.frames
         moves = frames - 1
         widths = [config.state, config.nuisance, moves * config.state, moves * config.state]
@@ -187,7 +200,7 @@ class World:
         for t in range(moves):
             states.append(states[-1] @ self.A.T + push[:, t])
         s = torch.stack(states, dim=1)  # (B, T, d_s)
-        v = v[:, None].expand(-1, frames, -1)
+        v = v[::per_episode].repeat_interleave(per_episode, dim=0)[:count, None].expand(-1, frames, -1)
         return Trajectories(self.mix(s, v), s, v, a)
 
     def best_prediction(self, s: Tensor, a: Tensor) -> Tensor:

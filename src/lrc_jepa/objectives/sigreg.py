@@ -37,6 +37,16 @@ CPU_CHUNK = 1 << 15  # projected rows per chunk: all waves of a chunk stay near 
 CUDA_CHUNK = 1 << 20  # enough to fill a GPU
 
 
+def expected_sigreg(variance: float, rows: int) -> float:
+    """E[T] of n independent rows N(0, c I): what is paid for another variance than 1, and the floor.
+
+    n sqrt(2 pi) ((1+2c)^-1/2 - 2 (2+c)^-1/2 + 3^-1/2) + sqrt(2 pi) (1 - (1+2c)^-1/2)
+    """
+    own = 1 / math.sqrt(1 + 2 * variance)
+    gap = own - 2 / math.sqrt(2 + variance) + 1 / math.sqrt(3)
+    return math.sqrt(2 * math.pi) * (rows * gap + 1 - own)
+
+
 def quadrature(config: SigRegConfig, device: torch.device) -> tuple[Tensor, Tensor]:
     """Knots t >= 0 and their weights exp(-t^2/2) dt, doubled for the mirror image at -t.
 

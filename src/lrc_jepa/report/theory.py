@@ -153,6 +153,8 @@ AXES = {
     "reconstruction": "weight of the reconstruction",
     "surrogate": "weight of the reconstruction, noise 0.3 on z before it",
     "latent": "d_z",
+    "per_episode": "clips of each episode in a batch of 128",
+    "sigreg": "weight of SIGReg",
     "queries": "Q, context tokens of u",
     "nuisance": "d_v, dimensions of the nuisance (Q follows)",
 }
@@ -186,24 +188,30 @@ def sweep_figure(rows: list[Row], sweep: str) -> Drawing | None:
         return drawn.finish()
 
 
-def path_figure(rows: list[Row]) -> Drawing | None:
+def _closed_form(row: Row) -> float:
+    """The terms that change along the path; earlier rows are of SIGReg over all, which does not."""
+    weight: float = row["settings"]["sigreg"]
+    return float(row["prediction_closed_form"] + weight * row.get("sigreg_closed_form", 0.0))
+
+
+def path_figure(rows: list[Row], system: str) -> Drawing | None:
     """The objective along z = cos s + sin v: where it falls, leaving the theorem's solution pays."""
     groups: dict[float, list[Row]] = {}
     for row in rows:
-        if row["part"] == "path":
+        if row["part"] == "path" and row.get("system", "lrc") == system:
             groups.setdefault(row["settings"]["noise"], []).append(row)
     if not groups:
         return None
     shades = ["#9bb8d9", "#5e93c9", "#0b5cad", "#083a6b", "#1c2430"]
     with sheet(5.6, 3.4) as drawn:
         axes = drawn.axes[0]
-        axes.set_title("cost over the theorem's; dots measured, lines closed form", loc="left")
+        axes.set_title(f"{system}: cost over the theorem's; dots measured, lines closed form", loc="left")
         for (noise, line), shade in zip(sorted(groups.items()), shades * 3, strict=False):
             line.sort(key=lambda row: row["degrees"])
             degrees = [row["degrees"] for row in line]
             start = line[0]["objective"]
             axes.plot(degrees, [row["objective"] - start for row in line], "o", color=shade, ms=5)
-            closed = [row["prediction_closed_form"] - line[0]["prediction_closed_form"] for row in line]
+            closed = [_closed_form(row) - _closed_form(line[0]) for row in line]
             axes.plot(degrees, closed, color=shade, lw=1.4)
             drawn.label(axes, degrees[-1], closed[-1], f"q = {noise:g}", shade)
             for row, expected in zip(line, closed, strict=True):
@@ -230,7 +238,7 @@ def theory_section(rows: list[Row]) -> dict[str, Any]:
     columns = list(COLUMNS)
     quick = " These are quick runs, too short to learn much." if mine[0]["quick"] else ""
     sweeps = dict.fromkeys(row["sweep"] for row in mine if row["sweep"] != "base")
-    drawn = {"theory-path": path_figure(mine)}
+    drawn = {"theory-path": path_figure(mine, "lrc"), "theory-path-within": path_figure(mine, "lrc+within")}
     drawn |= {f"theory-{sweep}": sweep_figure(mine, sweep) for sweep in sweeps}
     return {
         "title": "The theorem in a world where its optimum is known",
