@@ -345,7 +345,7 @@ def test_the_command_runs_writes_and_resumes(tmp_path, capsys):
     assert sorted(result["figures"]) == ["theory-noise.svg", "theory-path-within.svg", "theory-path.svg"]
     assert all((tmp_path / name).read_text().startswith("<svg") for name in result["figures"])
     again = lrc(*SHORT, "--sweeps", "noise", "--out", tmp_path, capsys=capsys)
-    assert again[0] == 0 and f"{len(runs)} of {len(runs)} replicas are" in again[2]  # --json sent talk there
+    assert again[0] == 0 and f"{len(runs)} of {len(runs)} replicas are" in again[1] + again[2]
     assert read_rows(tmp_path / "results.jsonl", "theory") == rows
     more = lrc(*SHORT, "--systems", "lwm", "--seeds", 2, "--out", tmp_path, capsys=capsys)
     added = read_rows(tmp_path / "results.jsonl", "theory")[len(rows) :]
