@@ -1,10 +1,12 @@
 """Every measure against a truth that is known."""
 
 import dataclasses
+import json
 import shutil
 import subprocess
 import sys
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -15,9 +17,11 @@ from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from test_plan import Walk
 
 from lrc_jepa.commands import ablate, intervene, nuisance, probe, recover, stress
+from lrc_jepa.commands.train import ensure_trained
 from lrc_jepa.config import ClipConfig, with_value
 from lrc_jepa.data.clips import Clips, Split
 from lrc_jepa.data.normalize import ActionNormalizer
+from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.control import make_task
 from lrc_jepa.evaluate.interventions import altered, factor_rows, swap, trajectory_rows, walk
@@ -27,8 +31,9 @@ from lrc_jepa.evaluate.pictures import psnr, psnr_moving, ssim
 from lrc_jepa.evaluate.probes import ProbeConfig, draw_frames, fit_probe, pearson, probe_table
 from lrc_jepa.evaluate.recovery import RecoveryConfig, Scenes, chance, draw_scenes, rank
 from lrc_jepa.evaluate.recovery import recover as recover_rows
-from lrc_jepa.evaluate.stress import Projected, fit_logistic, logistic_band, ranks_for
+from lrc_jepa.evaluate.stress import Components, Projected, fit_logistic, logistic_band, ranks_for
 from lrc_jepa.models.streams import frame_streams
+from lrc_jepa.report.page import write_page
 from lrc_jepa.report.recovery import summarize_recovery
 from lrc_jepa.rows import read_rows
 from lrc_jepa.run import open_run
@@ -182,9 +187,13 @@ def test_masks_give_centroid_and_colour(store, tmp_path):
     rows = np.arange(0, 200, 3)
     make_masks(store, rows, segment, tmp_path / "masks.npz")
     kept, found = mask_quantities(store, *read_masks(tmp_path / "masks.npz", store))
-    assert set(found) == {"background_rgb", "moving_rgb", "moving_centroid"}
+    assert set(found) == {"background_rgb", "background_centroid", "moving_rgb", "moving_centroid"}
     truth = np.asarray(store.columns["state"])[kept] / 224
     assert np.abs(found["moving_centroid"] - truth).max() < 0.03
+    # The middle of the whole picture is the mean of both centroids, each weighted by its share.
+    share = segment(np.asarray(store.pixels[kept])).astype(bool).mean(axis=(1, 2))[:, None]
+    middle = share * found["moving_centroid"] + (1 - share) * found["background_centroid"]
+    assert np.allclose(middle, 0.5)
     assert found["moving_rgb"][:, 0].min() > 0.8 and found["moving_rgb"][:, 1].max() < 0.5
 
 
@@ -258,7 +267,7 @@ def test_swap_and_walk(store, model):
 
 
 def test_projection_at_full_rank_is_exactly_nothing(store, model):
-    features = frame_streams(model, store, np.arange(200))["z"]
+    features = Components.of(frame_streams(model, store, np.arange(200))["z"])
     frames = torch.from_numpy(store.pixels[:4]).permute(0, 3, 1, 2)[:, None]
     with torch.no_grad():
         whole = Projected(model, features, 8)
@@ -272,7 +281,63 @@ def test_projection_at_full_rank_is_exactly_nothing(store, model):
         assert int(spread) <= 2
         past, actions = torch.randn(3, 1, 1, 8), torch.randn(3, 1, 10)
         assert torch.allclose(low.step(past, actions), low.project(model.step(past, actions)))
-    assert ranks_for(192) == [32, 48, 64, 96, 128, 192] and ranks_for(32)[-1] == 32
+
+
+def test_ranks_are_the_papers_where_they_can_be_known():
+    assert ranks_for(192, 192) == [32, 48, 64, 96, 128, 192] and ranks_for(32, 32)[-1] == 32
+    assert ranks_for(98_304, 999) == [166, 250, 333, 500, 666, 999, 98_304]
+
+
+@pytest.mark.parametrize("latents", [30, 200])
+def test_components_are_those_of_the_singular_value_decomposition(latents):
+    rng = np.random.default_rng(0)
+    features = (rng.normal(size=(latents, 60)) @ rng.normal(size=(60, 60)) + 5).astype(np.float32)
+    found = Components.of(features)
+    expected = np.linalg.svd(features - features.mean(axis=0), full_matrices=True)[2]
+    assert found.directions.shape == (min(latents - 1, 60), 60)
+    for k in (1, 7, 29):
+        mine, theirs = (d[:k].T @ d[:k] for d in (found.directions, expected))
+        assert np.allclose(mine, theirs, atol=1e-4)
+
+
+def test_components_of_a_wide_latent_fit_into_memory():
+    """DINO-WM's 256 tokens of 384: the full matrices would take 38 GB."""
+    features = np.random.default_rng(0).normal(size=(20, 256 * 384)).astype(np.float32)
+    tracemalloc.start()
+    found = Components.of(features)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 6 * features.nbytes
+    assert np.allclose(found.directions @ found.directions.T, np.eye(19), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("work", "told"),
+    [
+        (["blur", "--levels", "-1"], "a level of blur is the width in pixels.* not -1"),
+        (["shift", "--levels", "0", "1.5"], "a level of shift .* not 1.5"),
+        (["blur", "--levels", "inf"], "a level of blur"),
+        (["pattern", "--levels", "nan"], "a level of pattern"),
+        (["pca", "--levels", "2.5"], "ranks 1 to 8"),
+        (["pca", "--levels", "9"], "ranks 1 to 8"),
+        (["pca", "--refits", "0"], "--refits"),
+    ],
+)
+def test_levels_that_mean_nothing_are_refused(run, tmp_path, work, told):
+    with pytest.raises(BadInput, match=told):
+        stress.main([work[0], str(run), *work[1:], "--out", str(tmp_path)])
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "options", [["--components", "0"], ["--components", "999"], ["--reach", "inf"], ["--swap", "0", "99"]]
+)
+def test_directions_and_episodes_that_there_are_not_are_refused(run, tmp_path, options):
+    with pytest.raises(
+        BadInput, match=r"--components|principal directions|standard deviations|episodes 0 to"
+    ):
+        intervene.main([str(run), "--frames", "4", *options, "--out", str(tmp_path)])
+    assert not any(tmp_path.iterdir())
 
 
 def test_logistic_fit_on_data_drawn_from_it():
@@ -340,34 +405,76 @@ def test_commands_write_rows(run, tmp_path):
     assert (tmp_path / "pictures" / "swap.png").is_file()
 
 
-def test_ablation_trains_once_and_reuses(store, tmp_path):
-    small = [
-        "--recipe",
-        "tworoom-lrc-debug",
-        "--data",
-        str(store.path),
-        "--out",
-        str(tmp_path),
-        "--pairs",
-        "0",
-        "--scenes",
-        "4",
-    ]
-    first = ablate.main(["q", *small, "--values", "1", "2"])
-    written = (tmp_path / "results.jsonl").read_bytes()
-    again = ablate.main(["q", *small, "--values", "1", "2"])
-    assert first == again and (tmp_path / "results.jsonl").read_bytes() == written
-    assert {"psnr", "recall@1", "rank"} <= set(first["rows"][0]["figures"])
+@pytest.fixture
+def ablated(store, tmp_path):
+    """`lrc ablate` at debug size; options given later win over the usual ones."""
+
+    def run(what, *options, data=store):
+        usual = ["--recipe", "tworoom-lrc-debug", "--data", str(data.path), "--out", str(tmp_path / "runs")]
+        return ablate.main([what, *usual, "--pairs", "0", "--scenes", "4", *options])
+
+    return run
+
+
+def test_ablation_trains_once_and_reuses(ablated, tmp_path):
+    first = ablated("q", "--values", "1", "2")
+    written = (tmp_path / "runs" / "results.jsonl").read_bytes()
+    again = ablated("q", "--values", "1", "2")
+    assert first == again and (tmp_path / "runs" / "results.jsonl").read_bytes() == written
+    assert {"mse", "psnr", "recall@1", "rank", "ridge r, agent_position"} <= set(first["rows"][0]["figures"])
     with pytest.raises(BadInput, match="no config field"):
-        ablate.main(["model.colour", *small, "--values", "1"])
+        ablated("model.colour", "--values", "1")
+
+
+def test_an_ablation_is_of_its_own_data_recipe_and_settings(ablated, varied, tmp_path):
+    """Rows in one folder that differ in any of these are neither shown nor averaged together."""
+    clean = ablated("q", "--values", "2")
+    others = [
+        ablated("q", "--values", "2", data=varied),
+        ablated("q", "--values", "2", "--recipe", "tworoom-lrc+idm-debug"),
+        ablated("q", "--values", "2", "--scenes", "5"),
+        ablated("train.lr", "--values", "0.001"),  # what the recipe has, under another name
+    ]
+    figures = [found["rows"][0]["figures"] for found in (clean, *others)]
+    assert all(len(found["rows"]) == 1 for found in others)
+    assert figures[1] != figures[0] and figures[2] != figures[0] and figures[4] == figures[0]
+    rows = read_rows(tmp_path / "runs" / "results.jsonl", "ablation")
+    assert len(rows) == 5 and rows[1]["data_hash"] == varied.digest() != rows[0]["data_hash"]
+    assert len({row["checkpoint_hash"] for row in rows}) == 3  # settings and names train nothing anew
+    write_page([tmp_path / "runs"], tmp_path / "page")
+    tables = sorted(path.name for path in (tmp_path / "page" / "all").glob("ablate-*.md"))
+    assert tables == ["ablate-lr.md", *(f"ablate-queries-{number}.md" for number in (1, 2, 3, 4))]
+    assert all("| 2 | 1 |" in (tmp_path / "page" / "all" / name).read_text() for name in tables[1:])
+
+
+def test_an_ablation_on_imported_states_measures_all_but_planning(ablated, store, tmp_path):
+    shutil.copytree(store.path, tmp_path / "arm")
+    described = json.loads((tmp_path / "arm" / "meta.json").read_text())
+    (tmp_path / "arm" / "meta.json").write_text(json.dumps({**described, "world": "robot"}))
+    options = ["--recipe", "robot-lrc-debug", "--pairs", "3", "--values", "2"]
+    found = ablated("q", *options, data=Store(tmp_path / "arm"))
+    figures = found["rows"][0]["figures"]
+    assert "success" not in figures and "ridge r, agent_position" in figures
+
+
+def test_a_finished_run_is_not_taken_for_one_on_other_data(run, store, varied):
+    assert ensure_trained(DEBUG, store.path, run, "cpu") == newest_checkpoint(run)
+    with pytest.raises(BadInput, match="another dataset"):
+        ensure_trained(DEBUG, varied.path, run, "cpu")
 
 
 def test_nuisance_compares_systems(tmp_path):
     small = ["--size", "debug", "--episodes", "8", "--pairs", "3", "--scenes", "4", "--out", str(tmp_path)]
     found = nuisance.main([*small, "--systems", "lrc", "lrc+idm", "--factors", "0", "2"])
-    assert [(r["system"], r["factors"]) for r in sorted(found["rows"], key=lambda r: (r["factors"], r["system"]))] == [
-        ("lrc", 0), ("lrc+idm", 0), ("lrc", 2), ("lrc+idm", 2)
-    ]  # fmt: skip
+    systems = [("lrc", 0), ("lrc+idm", 0), ("lrc", 2), ("lrc+idm", 2)]
+    assert [(r["system"], r["factors"]) for r in found["rows"]] == systems
+    more = nuisance.main([*small, "--systems", "lrc", "--factors", "0", "--episodes", "9"])
+    assert [(r["system"], r["factors"]) for r in more["rows"]] == [("lrc", 0)]
+    rows = read_rows(tmp_path / "results.jsonl", "nuisance")
+    assert len(rows) == 5 and rows[4]["data_hash"] != rows[0]["data_hash"]
+    assert sorted(Store(path).episodes for path in (tmp_path / "data").iterdir()) == [8, 8, 9]
+    write_page([tmp_path], tmp_path / "page")
+    assert "| lrc, 0 factors | 1 |" in (tmp_path / "page" / "all" / "nuisance-2.md").read_text()
 
 
 def test_config_by_dotted_path():
@@ -482,7 +589,7 @@ def test_lab_leaves_out_what_cannot_be_run_and_says_so(home, tmp_path):
 def test_without_a_simulator_the_laboratory_still_imagines(home, monkeypatch):
     from lrc_jepa.commands import lab
 
-    monkeypatch.setattr(lab, "_simulated", lambda opened: False)
+    monkeypatch.setattr(lab, "simulated", lambda store: False)
     opened = open_run(home)
     found = {e.name: e for e in lab.experiments(home, opened, lab.LabArgs((home,)))}
     assert list(found) == ["recovery", "planning time", "probes", "interventions", "open loop"]
@@ -528,6 +635,7 @@ def test_costs_grow_with_the_work(run):
 def test_tables_in_three_languages():
     from lrc_jepa.report.tables import Table
 
-    table = Table("t", ["a", "b"], [["x_1", "5%"]])
-    assert table.markdown() == "| a | b |\n| --- | ---: |\n| x_1 | 5% |\n"
-    assert r"x\_1 & 5\% \\" in table.latex() and table.csv() == "a,b\nx_1,5%\n"
+    table = Table("t", ["a", "b"], [["x_1", "5%"], ["a|b", r"$\x{}^~"]])
+    assert table.markdown() == "| a | b |\n| --- | ---: |\n| x_1 | 5% |\n| a\\|b | $\\\\x{}^~ |\n"
+    assert r"x\_1 & 5\% \\" in table.latex() and table.csv() == "a,b\nx_1,5%\na|b,$\\x{}^~\n"
+    assert r"a|b & \$\textbackslash{}x\{\}\textasciicircum{}\textasciitilde{} \\" in table.latex()

@@ -71,7 +71,7 @@ def test_masks_by_command_then_probes(store, run, tmp_path, on_path):
         data.main(["masks", *work, "--out", str(out)])
     probe.main([str(run), "--masks", str(out), "--kinds", "ridge", "--out", str(tmp_path)])
     found = {row["quantity"] for row in read_rows(tmp_path / "results.jsonl", "probe")}
-    assert found == {"moving_centroid", "moving_rgb", "background_rgb"}
+    assert found == {"moving_centroid", "moving_rgb", "background_centroid", "background_rgb"}
     with pytest.raises(BadInput, match=r"labels of shape .* 9"):
         data.main(["masks", str(store.path), "--segmenter", "theirs:wrong", "--out", str(tmp_path / "n.npz")])
     assert not (tmp_path / "n.npz").exists()

@@ -1,9 +1,12 @@
 """The page over several runs and folders of rows, and the values the paper prints."""
 
+import base64
 import csv
 import json
+import os
 import re
 import shutil
+from xml.etree import ElementTree
 
 import pytest
 from browser import check_page
@@ -12,10 +15,12 @@ from test_theory import made_row
 from lrc_jepa.commands import report
 from lrc_jepa.errors import BadInput
 from lrc_jepa.report import paper
-from lrc_jepa.report.canvas import COLOURS, colour, sheet
+from lrc_jepa.report.canvas import COLOURS, colour, data_address, sheet
+from lrc_jepa.report.names import file_name
 from lrc_jepa.report.page import _sources, write_page
 from lrc_jepa.report.variants import timed
 from lrc_jepa.rows import append_rows
+from lrc_jepa.train.checkpoint import newest_checkpoint
 
 STAMP = {
     **{"evaluation": "e", "time": "2026-01-01T00:00:00Z", "world": "tworoom", "size": "micro", "recipe": "r"},
@@ -248,6 +253,36 @@ def test_rows_of_another_version_are_one_sentence(runs, tmp_path):
         write_page(runs, tmp_path / "out")
 
 
+def test_the_largest_evaluation_is_shown_and_the_others_named(runs, tmp_path):
+    small = [
+        {**row, "evaluation": "small", "time": "2027-01-01T00:00:00Z", "manifest_hash": "m2"}
+        for row in control_rows("lrc", [False])
+    ]
+    few = [{**row, "evaluation": "few", "time": "2028-01-01T00:00:00Z"} for row in recovery_rows("lrc")[:4]]
+    append_rows(runs[0] / "results.jsonl", [*small, *few])
+    text = write_page(runs[:1], tmp_path / "page").read_text()
+    assert "of 8 held-out goals" in text and "<td>6 / 8</td>" in text
+    assert "Not shown: 1 rows of 2027-01-01" in text and "Not shown: 4 rows of 2028-01-01" in text
+    later = [{**row, "evaluation": "later", "checkpoint_hash": "k2", "step": 2} for row in small]
+    append_rows(runs[0] / "results.jsonl", later)  # more training: another model, whatever it was tried on
+    text = write_page(runs[:1], tmp_path / "page").read_text()
+    assert "of 1 held-out goals" in text and "Not shown: 8 rows of 2026-01-01" in text
+
+
+def test_runs_of_one_name_have_labels_of_their_own(runs, tmp_path):
+    for place in ("first", "second"):
+        shutil.copytree(runs[0], tmp_path / place / "run")
+    both = [tmp_path / place / "run" for place in ("first", "second")]
+    assert [s.label for s in _sources(both)] == ["lrc (first/run)", "lrc (second/run)"]
+    write_page([*both, both[0]], tmp_path / "page")  # one named twice is shown once
+    assert {p.name for p in (tmp_path / "page").iterdir()} == {"index.html", "all", "first-run", "second-run"}
+
+
+def test_a_checkpoint_is_not_a_run(run, tmp_path):
+    with pytest.raises(BadInput, match=rf"is a checkpoint.* lrc report {run}$"):
+        report.main([str(newest_checkpoint(run)), "--out", str(tmp_path / "page")])
+
+
 def test_runs_are_named_as_shortly_as_can_be(runs, tmp_path):
     assert [s.label for s in _sources(runs)] == ["lrc", "lwm"]
     again = tmp_path / "again"
@@ -257,6 +292,146 @@ def test_runs_are_named_as_shortly_as_can_be(runs, tmp_path):
         "-",
         "--",
     ]
+
+
+# --- what rows and names may not do ------------------------------------------------------------
+
+HOSTILE = {
+    "mathematics": r"run$\x$ \frac{ a|b & 50% #_{}~^\\ =HYPERLINK(1)",
+    "markup": '"><script>alert(1)</script><img src=x onerror=alert(1)> -->]]></svg><b> {{ 7 * 7 }}{% raw %}',
+    "letters": "line\nline\ttab\x00\x1b[31m half \ud800 of a pair 名前 🤖 \u202e",
+    "elsewhere": "../../out" + "x" * 400,
+}
+
+
+def hostile_rows(name):
+    """Rows of every kind that the page shows, in which every text that may be anything is `name`."""
+    stamp = {
+        **STAMP,
+        **dict.fromkeys(("world", "size", "recipe", "config_hash", "data_hash", "appearance"), name),
+    }
+    stamp |= {"system": name, "checkpoint_hash": name, "time": name}
+    planner = {"planner": name, "samples": 3, "iterations": 3, "horizon": 5, "elites": 3}
+    control = {**control_rows(name, [True])[0], **stamp, "success": {name: True, "strict": False}}
+    control |= {"criterion": name, "protocol": name, "planner": planner}
+    line = {
+        "name": name,
+        "planner": planner,
+        "protocol": name,
+        "rate": 0.5,
+        "low": 0.4,
+        "high": 0.6,
+        "pairs": 3,
+    }
+    line |= {"paired": {"only_cem": 1, "only_other": 1}, "evaluations": 9, "solve_s": 0.1}
+    explained = {
+        "pair": 0,
+        "planner": planner,
+        "cost": [2.0, 1.0],
+        "spread": [1.0, 0.5],
+        "step_cost": [1.0, 2.0],
+    }
+    explained |= {"plan_cost": 1.0, "evaluations": 4, "offsets": [-1, 0, 1], "landscape": [[1, 2, 1]] * 3}
+    figures_of = {"recall@1": 0.5, f"ridge r, {name}": 0.5, "success": 0.5}
+    film = {"pair": 0, "success": True, "first_success_step": 3, "trivial": False}
+    shown = {"quantity": name, "stream": "z", "probe": name, "control": False, "mse": 0.1, "r": 0.9}
+    rebuilt = {"condition": name, "psnr": 20.0, "psnr_std": 1.0, "ssim": 0.8, "ssim_std": 0.1, "frames": 9}
+    kinds = {
+        "control": control,
+        "recovery": recovery_rows(name)[0],
+        "speed": {**speed_row(name), "machine": name},
+        "probe": {**shown, "frames": [8, 2]},
+        "intervention": rebuilt,
+        "picture": {"file": name, "caption": name, "topic": name},
+        "stress": {**control, "stress": name, "level": 0.5},
+        "film": {**film, "file": name, "strip": name},
+        "rollout": {"file": name},
+        "openloop": {"steps_ahead": 1, "error": 0.1, "error_no_change": 0.2, "variance": 1.0},
+        "explain": {**explained, "inside": [[1, 1, 1]] * 3, "strip": name},
+        "planner": {**line, "faster_than_plain": 2.0, "plain_s": 0.2},
+        "ablation": {"field": name, "value": name, "seed": 0, "figures": figures_of},
+        "nuisance": {"factors": 1, "seed": 0, "figures": figures_of},
+    }
+    return [{**stamp, **row, **stamp, "kind": kind} for kind, row in kinds.items()]
+
+
+@pytest.mark.parametrize("which", HOSTILE)
+def test_any_name_may_stand_on_the_page(run, tmp_path, which):
+    name = HOSTILE[which]
+    home, out = tmp_path / "runs" / "all", tmp_path / "a" / "page"
+    shutil.copytree(run, home)
+    described = json.loads((home / "config.json").read_text())
+    described["config"] |= {"system": name, "world": name, "size": name, "recipe": name}
+    (home / "config.json").write_text(json.dumps(described))
+    (home / "results.jsonl").unlink(missing_ok=True)
+    append_rows(home / "results.jsonl", [*hostile_rows(name), made_row()])
+    before = sorted(p for p in tmp_path.rglob("*"))
+    text = write_page([home], out).read_text()
+    assert not re.findall(r"<script|<img src=x|</svg><b>|\x00|\x1b|(?<!{)49(?!\d)[^<]*raw", text)
+    for title in (
+        "Goals reached",
+        "Probes",
+        "Stress tests",
+        "Planners",
+        "Where plans come from",
+        "Ablations",
+    ):
+        assert f"<h2>{title}</h2>" in text
+    made = set(tmp_path.rglob("*")) - set(before)
+    assert made and all(path.is_relative_to(tmp_path / "a") for path in made)
+    assert {path.name for path in out.iterdir()} == {"index.html", "all", "all-2"}
+    for drawn in out.rglob("*.svg"):
+        ElementTree.parse(drawn)
+    for table in out.rglob("*.tex"):
+        assert table.read_text().count(r" \\") == len(table.with_suffix(".csv").read_text().splitlines())
+        assert not re.findall(r"(?<!\\)(?:\\\\)*[%#_]", table.read_text())
+
+
+def test_names_of_files_lead_nowhere_else():
+    for name in ("..", ".", "", "/", "../..", "~", ".hidden", "a/../b", "\0", "-rf"):
+        made = file_name(name)
+        assert made and made[0] not in ".-~/" and "/" not in made and "\0" not in made
+    assert file_name("all", {"all", "all-2"}) == "all-3" and len(file_name("x" * 400)) <= 80
+    assert [file_name(kept) for kept in ("model.lr", "lrc+idm", "2-seed0")] == [
+        "model.lr",
+        "lrc+idm",
+        "2-seed0",
+    ]
+
+
+def test_folders_may_have_any_name(run, tmp_path):
+    names = (r"run$\x$", '"><script>alert(1)<', "a\nb", "all", os.fsdecode(b"\xff\xfe"), "all/checkpoints/..")
+    homes = [tmp_path / name for name in names]
+    for home in homes[:-1]:
+        shutil.copytree(run, home)
+    text = write_page(homes[-1:] + homes[:-2], tmp_path / "out" / "page").read_text()
+    assert "<script>" not in text
+    made = {path.name for path in (tmp_path / "out" / "page").iterdir()}
+    assert made == {"index.html", "all", "all-2", "run-x", "script-alert-1", "a-b"}
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["page"]
+    assert write_page(homes[-2:-1], tmp_path / "bytes").is_file()
+
+
+def test_a_row_cannot_bring_files_of_the_machine_into_the_page(run, tmp_path):
+    home = tmp_path / "run"
+    shutil.copytree(run, home)
+    secret = b"\x89PNG very secret"
+    for path in (tmp_path / "outside.png", home / "own.png"):
+        path.write_bytes(secret)
+    (home / "keys.png").write_bytes(b"secret text")
+    (home / "link.png").symlink_to(tmp_path / "outside.png")
+    encoded = base64.b64encode(secret).decode()
+    for file in (
+        str(tmp_path / "outside.png"),
+        "../outside.png",
+        "link.png",
+        "keys.png",
+        ".",
+        "\0",
+        "x" * 999,
+    ):
+        assert data_address(home, file) is None, file
+    assert data_address(home, "own.png") == f"data:image/png;base64,{encoded}"
 
 
 def test_folders_that_hold_nothing_are_refused(runs, tmp_path):

@@ -399,6 +399,13 @@ def test_the_section_counts_what_held_and_leaves_out_older_experiments(tmp_path)
     assert shown["bits of v in z"] == "1.51 ± 2.11" and shown["error / q"] == "1.20 ± 0.00"
 
 
+def test_a_quick_look_does_not_replace_an_experiment():
+    rows = [made_row(), *(made_row(experiment="look", quick=True, seed=seed) for seed in range(3))]
+    section = theory_section(rows)
+    assert section["tables"][1]["rows"][0][1] == "1 of 1" and "largest of 2 experiments" in section["note"]
+    assert "quick" in theory_section(rows[1:])["note"]
+
+
 def test_the_section_of_nothing_is_empty_and_a_sweep_needs_two_values():
     assert theory_section([])["figures"] == {}
     assert theory_section([made_row()])["figures"] == {}

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from lrc_jepa.config import PlanConfig
-from lrc_jepa.evaluate.stress import Projected
+from lrc_jepa.evaluate.stress import Components, Projected
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.run import Run
 
@@ -59,11 +59,8 @@ def measure_pace(opened: Run) -> Pace:
     none = plans.new_zeros(1, 0, spec.action_dim)
     frames = torch.zeros(FRAMES, 1, 3, spec.image_size, spec.image_size, dtype=torch.uint8, device=device)
     width = spec.tokens * spec.width
-    narrow = (
-        Projected(model, np.random.default_rng(0).normal(size=(8, width)).astype(np.float32), 1)
-        if width <= 1024
-        else model
-    )
+    some = Components.of(np.random.default_rng(0).normal(size=(8, width)).astype(np.float32))
+    narrow = Projected(model, some, 1)
     costs = [LatentCost(m, past, none, past[:, 0], config) for m in (model, narrow)]
     cached, plain = (_fastest(lambda c=c: c(plans)) / PLANS for c in costs)  # type: ignore[misc]
     return Pace(cached, plain, _fastest(lambda: model.encode(frames)) / FRAMES)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from lrc_jepa.bounds import Count
 from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.console import say, table
 from lrc_jepa.errors import BadInput
@@ -32,7 +34,7 @@ class InterveneArgs:
     """Frames of each episode, spread evenly over it."""
     swap: tuple[int, int] | None = None
     """Two episode numbers whose u are exchanged; left out: the first two held-out ones."""
-    components: int = 2
+    components: Count = 2
     """Principal directions of z and of u to walk along."""
     reach: float = 2.0
     """How far to walk, in standard deviations."""
@@ -63,6 +65,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     if len(held) < 2:
         raise BadInput("interventions exchange u between held-out episodes, and there is only one")
     rows = trajectory_rows(opened.store, held, args.frames)
+    _check(opened, args, rows.size)
     figures, films = intervene(opened.model, opened.store, rows, args.seed)
     pictures = _draw(opened, args, rows, films)
     stamp = opened.stamp(seed=args.seed)
@@ -79,6 +82,18 @@ def main(argv: list[str]) -> dict[str, Any]:
     return {"run": str(args.run), "interventions": figures, "pictures": [p["file"] for p in pictures]}
 
 
+def _check(opened: Run, args: InterveneArgs, frames: int) -> None:
+    """Refuse directions that a stream does not show in so many frames, and episodes there are not."""
+    most = min(opened.checkpoint.config.model.latent, frames - 1)
+    if args.components > most:
+        raise BadInput(f"z has {most} principal directions in {frames} frames, not {args.components}")
+    if not math.isfinite(args.reach):
+        raise BadInput(f"--reach must be a number of standard deviations, not {args.reach}")
+    last = opened.store.episodes - 1
+    if args.swap and not 0 <= min(args.swap) <= max(args.swap) <= last:
+        raise BadInput(f"the dataset has episodes 0 to {last}, not {[*args.swap]}")
+
+
 def _draw(opened: Run, args: InterveneArgs, rows: Any, films: dict[str, Any]) -> list[dict[str, str]]:
     """The grid of the paper's figure, the swap, and the walks."""
     store, out = opened.store, opened.out
@@ -87,8 +102,6 @@ def _draw(opened: Run, args: InterveneArgs, rows: Any, films: dict[str, Any]) ->
     caption = "Rows: recorded, " + ", ".join(films) + "."
     made = [{"file": "pictures/interventions.png", "topic": "interventions", "caption": caption}]
     pair = np.asarray(args.swap if args.swap else opened.split.heldout[:2])
-    if pair.min() < 0 or pair.max() >= store.episodes:
-        raise BadInput(f"the dataset has episodes 0 to {store.episodes - 1}, not {pair.tolist()}")
     exchanged = swap(opened.model, store, trajectory_rows(store, pair, args.frames))
     strip(out / "pictures" / "swap.png", [_bytes(line) for episode in exchanged for line in episode])
     told = f"Episodes {pair[0]} and {pair[1]}, each recorded, rebuilt, and with the other's u."

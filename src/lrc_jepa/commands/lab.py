@@ -19,12 +19,12 @@ from lrc_jepa.commands.plan_pictures import open_loop
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import progress_bar, say, warn
 from lrc_jepa.data.quantities import measured
-from lrc_jepa.envs import WORLDS
+from lrc_jepa.envs import simulated
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.perturb import PERTURBATIONS
 from lrc_jepa.evaluate.stress import ranks_for
 from lrc_jepa.protocols import Factored
-from lrc_jepa.report.sources import newest
+from lrc_jepa.report.sources import choose
 from lrc_jepa.rows import Row
 from lrc_jepa.run import Run, open_run
 
@@ -61,18 +61,14 @@ class Experiment:
     seconds: float
     """What it is expected to take; only the proportions matter for long."""
     enough: Callable[[list[Row]], bool] = bool
-    """Whether rows of the newest evaluation of this checkpoint make it needless."""
+    """Whether the rows of the largest evaluation of this checkpoint make it needless."""
     fixed: tuple[tuple[str, str], ...] = ()
 
     def done(self, opened: Run) -> bool:
         """Whether this checkpoint has such rows, and enough of them."""
         checkpoint = opened.checkpoint.digest[:16]
-        rows = opened.rows(self.kind)
-        return self.enough(newest(rows, self.kind, checkpoint_hash=checkpoint, **dict(self.fixed)))
-
-
-def _simulated(opened: Run) -> bool:
-    return opened.store.world in WORLDS and "state" in opened.store.columns
+        shown = choose(opened.rows(self.kind), self.kind, checkpoint_hash=checkpoint, **dict(self.fixed))
+        return self.enough(shown.rows if shown else [])
 
 
 def _options(**values: Any) -> list[str]:
@@ -90,7 +86,7 @@ def experiments(run: Path, opened: Run, args: LabArgs) -> list[Experiment]:
         found.append(_probes(run, opened, pace, args.quick))
     if isinstance(opened.model, Factored):
         found.append(Experiment("interventions", "intervention", lambda: intervene.main([str(run)]), 5.0))
-    if not _simulated(opened):
+    if not simulated(opened.store):
         found.append(Experiment("open loop", "openloop", lambda: _open_loop(opened), 3.0))
         return found
     found.insert(0, _control(run, opened, pace, args.pairs))
@@ -176,7 +172,8 @@ def _stress(run: Path, opened: Run, pace: Pace, kind: str, args: LabArgs) -> Exp
     config, spec = small_search(opened.checkpoint.config.plan), opened.checkpoint.deployment.spec
     search = _options(samples=config.samples, iterations=config.iterations, elites=config.elites)
     work = [kind, str(run), *_options(pairs=pairs, seeds=1, refits=refits), *search]
-    levels = ranks_for(spec.tokens * spec.width) if kind == "pca" else PERTURBATIONS[kind].levels
+    width = spec.tokens * spec.width
+    levels = ranks_for(width, min(width, stress.LATENTS - 1)) if kind == "pca" else PERTURBATIONS[kind].levels
     each = pace.solves(config, spec.frameskip, pairs, projected=kind == "pca") + 0.5
     seconds = len(levels) * each + (refits * REFIT_S if kind == "pca" else 0.0)
 

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lrc_jepa.commands.ablate import measure
+from lrc_jepa.bounds import Count, Natural
 from lrc_jepa.commands.arguments import parse
-from lrc_jepa.commands.train import ensure_trained
-from lrc_jepa.config import with_value
+from lrc_jepa.commands.variants import Protocol, Study, Variant, told
+from lrc_jepa.config import RunConfig, with_value
 from lrc_jepa.console import progress_bar, say, table
 from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.envs.collect import collect
+from lrc_jepa.errors import BadInput
 from lrc_jepa.files import digest
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.rows import append_rows, read_rows
-from lrc_jepa.run import open_run
+from lrc_jepa.report.sources import number
 
 
 @dataclass(frozen=True)
@@ -27,21 +27,21 @@ class NuisanceArgs:
 
     systems: tuple[str, ...] = ("lrc", "lwm")
     """Systems to train side by side."""
-    factors: tuple[int, ...] = (0, 1, 3, 9)
+    factors: tuple[Natural, ...] = (0, 1, 3, 9)
     """Numbers of independent appearance factors; 0 is the clean world."""
     world: str = "tworoom"
     """The simulated world."""
     size: str = "micro"
     """Size of the recipes."""
-    episodes: int = 200
+    episodes: Count = 200
     """Episodes in each dataset."""
-    seeds: int = 1
+    seeds: Count = 1
     """Training seeds of each system."""
-    steps: int = 0
+    steps: Natural = 0
     """Training steps; 0: the recipe's."""
-    pairs: int = 50
+    pairs: Natural = 50
     """Start-goal pairs."""
-    scenes: int = 100
+    scenes: Count = 100
     """Scenes of expert-action recovery."""
     out: Path = Path("runs/nuisance")
     """Folder of datasets, runs and rows."""
@@ -54,53 +54,42 @@ def main(argv: list[str]) -> dict[str, Any]:
     args = parse(
         NuisanceArgs, argv, "stress nuisance", "Success and read-outs against nuisance in the training data."
     )
+    if not args.systems or not args.factors:
+        raise BadInput("name at least one of --systems and one number of --factors")
     recipes = {system: get_recipe(f"{args.world}-{system}-{args.size}") for system in args.systems}
-    for factors in args.factors:
-        image_size = next(iter(recipes.values())).model.encoder.image_size
-        data = _dataset(args, factors, image_size)
-        for system, recipe in recipes.items():
-            for seed in range(args.seeds):
-                config = with_value(recipe, "train.seed", seed)
-                if args.steps:
-                    config = with_value(config, "train.steps", args.steps)
-                key = digest(
-                    [config.digest(), factors, args.episodes, args.pairs, args.scenes, "nuisance.v1"]
-                )
-                if any(row["key"] == key for row in read_rows(args.out / "results.jsonl", "nuisance")):
-                    continue
-                folder = args.out / f"{system}-{factors}-seed{seed}"
-                ensure_trained(config, data, folder, args.device)
-                opened = open_run(folder, data, device=args.device)
-                row = {
-                    "kind": "nuisance",
-                    "metric": "nuisance.v1",
-                    "key": key,
-                    "factors": factors,
-                    "seed": seed,
-                }
-                figures = measure(opened, args.pairs, args.scenes)
-                append_rows(args.out / "results.jsonl", [{**opened.stamp(), **row, "figures": figures}])
-    rows = read_rows(args.out / "results.jsonl", "nuisance")
-    mine = [r for r in rows if r["system"] in args.systems and r["factors"] in args.factors]
-    names = sorted({name for row in mine for name in row["figures"]})
+    image_size = next(iter(recipes.values())).model.encoder.image_size
+    variants = [
+        Variant(_config(recipe, args.steps, seed), data, {"factors": factors})
+        for factors in dict.fromkeys(args.factors)
+        for data in [_dataset(args, factors, image_size)]
+        for recipe in recipes.values()
+        for seed in range(args.seeds)
+    ]
+    settings = {name: getattr(args, name) for name in ("world", "size", "episodes", "steps")}
+    study = Study("nuisance", args.out, Protocol(args.pairs, args.scenes), settings, args.device)
+    rows = study.measured(variants)
+    names = sorted({name for row in rows for name in row["figures"]})
     lines = [
         [
             f"{r['system']}, {r['factors']} factors, seed {r['seed']}",
-            *(f"{r['figures'].get(n, float('nan')):.3f}" for n in names),
+            *(number(r["figures"].get(name)) for name in names),
         ]
-        for r in sorted(mine, key=lambda r: (r["factors"], r["system"], r["seed"]))
+        for r in rows
     ]
     table("nuisance in the training data", ["", *names], lines)
-    say(f"rows in {args.out / 'results.jsonl'}")
-    return {
-        "out": str(args.out),
-        "rows": [{k: r[k] for k in ("system", "factors", "seed", "figures")} for r in mine],
-    }
+    say(f"rows in {study.rows_file}")
+    return {"out": str(args.out), "rows": told(rows, "system", "factors")}
+
+
+def _config(recipe: RunConfig, steps: int, seed: int) -> RunConfig:
+    config = with_value(recipe, "train.seed", seed)
+    return with_value(config, "train.steps", steps) if steps else config
 
 
 def _dataset(args: NuisanceArgs, factors: int, size: int) -> Path:
-    """The dataset with this many factors, made unless it is there."""
-    path = args.out / "data" / f"{factors}-factors"
+    """The dataset with this many factors, made unless one of these very settings is there."""
+    made = digest([args.world, args.episodes, size])[:8]
+    path = args.out / "data" / f"{factors}-factors-{made}"
     if not path.exists():
         looks = dataclasses.replace(Appearance("varied" if factors else "clean"), factors=factors or 1)
         with progress_bar(f"collecting, {factors} factors", args.episodes) as bar:

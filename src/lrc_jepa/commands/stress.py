@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from lrc_jepa.bounds import Count
 from lrc_jepa.commands import nuisance
 from lrc_jepa.commands.arguments import Positional, Unprefixed, parse
 from lrc_jepa.config import PlanConfig
@@ -18,7 +20,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.control import Planner, episode_rows, make_task, run
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.perturb import PERTURBATIONS, PerturbedTask
-from lrc_jepa.evaluate.stress import Projected, logistic_band, ranks_for
+from lrc_jepa.evaluate.stress import Components, Projected, check_ranks, logistic_band, ranks_for
 from lrc_jepa.models.streams import frame_streams
 from lrc_jepa.recipes import protocol_of
 from lrc_jepa.report.control import summarize
@@ -40,13 +42,13 @@ class StressArgs:
     """Folder of a run or of a checkpoint."""
     data: Path | None = None
     """Dataset; left out: the one the run was trained on."""
-    pairs: int = 50
+    pairs: Count = 50
     """Start-goal pairs that are not trivial, the same at every level."""
-    seeds: int = 3
+    seeds: Count = 3
     """Repetitions with other candidates on the same pairs."""
     levels: tuple[float, ...] = ()
     """Ranks of the latent (pca) or strengths, in the units above; left out: the paper's, or docs/laboratory.md's."""
-    refits: int = REFITS
+    refits: Count = REFITS
     """Bootstrap refits of the trend (pca)."""
     out: Path | None = None
     """Where rows go; left out: the run's folder."""
@@ -70,8 +72,6 @@ class Stressed:
     @classmethod
     def begin(cls, opened: Run, args: StressArgs, kind: str, levels: list[float]) -> Stressed:
         """Draw the pairs; go on with the newest test of the same settings if it stopped half way."""
-        if args.pairs < 1 or args.seeds < 1:
-            raise BadInput("a stress test needs at least one pair and one repetition")
         clip = opened.checkpoint.config.clip
         manifest = draw_manifest(opened.store, opened.split, clip, args.plan, args.pairs)
         settings = {
@@ -136,16 +136,11 @@ def pca(opened: Run, args: StressArgs) -> list[Row]:
     chosen = np.sort(
         rng.choice(len(opened.store.pixels), min(LATENTS, len(opened.store.pixels)), replace=False)
     )
-    features = frame_streams(opened.model, opened.store, chosen)["z"]
-    ranks = [int(k) for k in args.levels] or ranks_for(features.shape[1])
-    if min(ranks) < 1 or max(ranks) > features.shape[1]:
-        raise BadInput(
-            f"a latent of width {features.shape[1]} has ranks 1 to {features.shape[1]}, not {ranks}"
-        )
+    found = Components.of(frame_streams(opened.model, opened.store, chosen)["z"])
+    known, width = found.directions.shape
+    ranks = check_ranks(args.levels or ranks_for(width, known), width, known)
     test = Stressed.begin(opened, args, "pca", [float(k) for k in ranks])
-    rows = test.run(
-        "pca", lambda k: (Projected(opened.model, features, int(k)).eval(), make_task(opened.store))
-    )
+    rows = test.run("pca", lambda k: (Projected(opened.model, found, int(k)).eval(), make_task(opened.store)))
     trend = _trend(rows, ranks, test.stamp, args.refits)
     opened.write([trend])
     return [*rows, trend]
@@ -167,7 +162,7 @@ def disturb(kind: str, opened: Run, args: StressArgs) -> list[Row]:
     disturbance = PERTURBATIONS[kind]
     levels = [float(level) for level in args.levels or disturbance.levels]
     for level in levels:
-        if not 0 <= level <= disturbance.highest:
+        if not 0 <= level <= disturbance.highest or math.isinf(level):
             raise BadInput(f"a level of {kind} is the {disturbance.meaning}, not {level:g}")
     test = Stressed.begin(opened, args, kind, levels)
     return test.run(

@@ -15,7 +15,7 @@ from lrc_jepa.evaluate.theory import SWEEPS, Replica, Trial, account, shape_key
 from lrc_jepa.evaluate.theory_networks import SYSTEMS
 from lrc_jepa.evaluate.theory_world import TheoryConfig
 from lrc_jepa.files import digest, write_bytes
-from lrc_jepa.report.theory import newest_experiment, summary_lines, theory_section
+from lrc_jepa.report.theory import experiment_rows, summary_lines, theory_section
 from lrc_jepa.rows import Row, append_rows, read_rows
 
 METRIC = "theory.v1"
@@ -74,7 +74,7 @@ def main(argv: list[str]) -> dict[str, Any]:
         say(f"{len(work) - len(missing)} of {len(work)} replicas are in {rows_file} already")
     if missing:
         run(missing, stamp, rows_file)
-    return show(newest_experiment(read_rows(rows_file, "theory"), experiment), args.out)
+    return show(experiment_rows(read_rows(rows_file, "theory"), experiment), args.out)
 
 
 def worlds(args: TheoryArgs) -> list[tuple[str, TheoryConfig]]:

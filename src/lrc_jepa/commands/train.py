@@ -119,8 +119,11 @@ def ensure_trained(config: RunConfig, data: Path, out: Path, device: str = "auto
     pieces = assemble(config, Store(data), out, pick_device(device))
     done = list_checkpoints(out)
     if done and int(done[-1].name) >= pieces.steps:
-        if load_checkpoint(done[-1]).config != config:
+        finished = load_checkpoint(done[-1])
+        if finished.config != config:
             raise BadInput(f"{out} holds a run with another configuration; choose another folder")
+        if finished.provenance["data"] != pieces.origin["data"]:
+            raise BadInput(f"{out} holds a run that was trained on another dataset; choose another folder")
         return done[-1]
     Run(out).describe(config, data)
     return train_with_bar(pieces, resume=bool(done))

@@ -6,6 +6,7 @@ from importlib import import_module
 
 import gymnasium
 
+from lrc_jepa.data.store import Store
 from lrc_jepa.envs.base import World
 from lrc_jepa.errors import BadInput
 
@@ -32,6 +33,11 @@ def get_world(name: str) -> World:
     except ModuleNotFoundError as error:
         raise BadInput(f"the world {name} needs {error.name}: pip install 'lrc-jepa[envs]'") from None
     return world
+
+
+def simulated(store: Store) -> bool:
+    """Whether the states of a dataset can be put back into a world there is."""
+    return store.world in WORLDS and "state" in store.columns
 
 
 for _name in WORLDS:

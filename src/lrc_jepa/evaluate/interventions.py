@@ -71,7 +71,10 @@ def altered(factors: Factors, seed: int) -> dict[str, Factors]:
 def intervene(
     model: Factored, store: Store, rows: Array, seed: int
 ) -> tuple[list[dict[str, Any]], dict[str, Array]]:
-    """PSNR (of the whole picture, and where it changes) and SSIM of every condition over all frames, and the decoded films (E,T,h,w,3)."""
+    """Every condition over all frames, and the decoded films (E,T,h,w,3).
+
+    Mean squared error of values in [0,1], PSNR (of the whole picture, and where it changes) and SSIM.
+    """
     factors = factor_rows(model, store, rows)
     truth = np.asarray(store.pixels[rows]) / 255.0
     figures, films = [], {}
@@ -82,6 +85,7 @@ def intervene(
         figures.append(
             {
                 "condition": name,
+                "mse": float(((flat[0] - flat[1]) ** 2).mean()),
                 "psnr": float(p.mean()),
                 "psnr_std": float(p.std()),
                 "psnr_moving": float(moving.mean()) if len(moving) else None,

@@ -5,7 +5,7 @@ A mask file is an `.npz` with
     rows    int64 (n,)        rows of the dataset's `pixels` that were labelled
     labels  uint8 (n, h, w)   0 background, 1 gripper, 2 moving object, 3 static object
 
-From it come the centroid (x, y in [0,1]) and mean colour (RGB in [0,1]) of each kind of object.
+From it come the centroid (x, y in [0,1]) and mean colour (RGB in [0,1]) of each kind, the background too.
 """
 
 from __future__ import annotations
@@ -103,6 +103,5 @@ def mask_quantities(store: Store, rows: Array, labels: Array) -> tuple[Array, di
     for kind in present:
         weight = (labels == kind) / np.maximum((labels == kind).sum(axis=(1, 2), keepdims=True), 1)
         found[f"{KINDS[kind]}_rgb"] = np.einsum("nhw,nhwc->nc", weight, pixels)
-        if kind != 0:
-            found[f"{KINDS[kind]}_centroid"] = np.einsum("nhw,hwc->nc", weight, grid)
+        found[f"{KINDS[kind]}_centroid"] = np.einsum("nhw,hwc->nc", weight, grid)
     return rows, found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,41 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
+from lrc_jepa.errors import BadInput
+
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Components:
+    """The mean of some latents and their principal directions, the widest first."""
+
+    mean: NDArray[np.float32]  # (N*D,)
+    directions: NDArray[np.float32]  # (k, N*D), orthonormal
+
+    @classmethod
+    def of(cls, features: Array) -> Components:
+        """From latents (n, N*D): as many directions as they can tell apart.
+
+        Memory grows with n N*D. Of fewer latents than dimensions the Gram matrix (n,n) is decomposed:
+        C C^T = U S^2 U^T, directions S^-1 U^T C.
+        """
+        mean = features.mean(axis=0)
+        centred = features - mean
+        if features.shape[0] > features.shape[1]:
+            directions = np.linalg.svd(centred, full_matrices=False)[2]
+        else:
+            gram = sum(part.astype(np.float64) @ part.astype(np.float64).T for part in _columns(centred))
+            squared, rotation = np.linalg.eigh(np.asarray(gram))
+            kept = np.flatnonzero(squared > squared.max() * 1e-12)[::-1]  # centred: at least one is nothing
+            turned = (rotation[:, kept] / np.sqrt(squared[kept])).T.astype(np.float32)
+            directions = turned @ centred
+        return cls(mean.astype(np.float32), directions.astype(np.float32))
+
+
+def _columns(values: Array, wide: int = 4096) -> Iterator[Array]:
+    for start in range(0, values.shape[1], wide):
+        yield values[:, start : start + wide]
 
 
 class Projected(torch.nn.Module):
@@ -20,16 +55,13 @@ class Projected(torch.nn.Module):
     P(z) = mean + U_k U_k^T (z - mean)
     """
 
-    def __init__(self, model: Any, features: Array, rank: int) -> None:
-        """`features` (n, N*D): clean latents that define the components."""
+    def __init__(self, model: Any, components: Components, rank: int) -> None:
         super().__init__()
         self.model, self.spec = model, model.spec
         device = next(model.parameters()).device
-        centred = features - features.mean(axis=0)
-        _, _, directions = np.linalg.svd(centred, full_matrices=True)
-        basis = torch.from_numpy(directions[:rank].astype(np.float32)).to(device)  # (k, N*D)
-        self.mean = torch.from_numpy(features.mean(axis=0).astype(np.float32)).to(device)
-        self.basis, self.full = basis, rank >= features.shape[1]
+        self.full = rank >= len(components.mean)
+        self.basis = torch.from_numpy(components.directions[:rank]).to(device)  # (k, N*D)
+        self.mean = torch.from_numpy(components.mean).to(device)
 
     def project(self, z: Tensor) -> Tensor:
         """(..., N, D) -> the same; at full rank exactly z."""
@@ -51,10 +83,19 @@ class Projected(torch.nn.Module):
         return self.model.distance(state, goal)
 
 
-def ranks_for(width: int) -> list[int]:
-    """The paper's ranks of 192, scaled to another width; the last is the full one."""
+def ranks_for(width: int, known: int) -> list[int]:
+    """The paper's ranks of 192, scaled to another width, up to the components known; the last is the full one."""
     paper = (32, 48, 64, 96, 128, 192)
-    return sorted({max(1, round(k * width / 192)) for k in paper})
+    scaled = {max(1, round(k * min(width, known) / 192)) for k in paper}
+    return sorted({*scaled, width})
+
+
+def check_ranks(levels: Sequence[float], width: int, known: int) -> list[int]:
+    """Levels as ranks, or a sentence on which there are."""
+    if not all(float(k).is_integer() and (1 <= k <= known or k == width) for k in levels):
+        some = f"1 to {known}" if known == width else f"1 to {known} of its known components, and {width}"
+        raise BadInput(f"a latent of width {width} has the ranks {some}, not {[*levels]}")
+    return [int(level) for level in levels]
 
 
 @dataclass(frozen=True)

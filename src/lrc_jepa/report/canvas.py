@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import re
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 
@@ -18,6 +20,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
+from matplotlib.ticker import LogFormatterSciNotation
 
 # Distinct in hue and, printed grey, in lightness; marks tell apart what a photocopy makes equal.
 COLOURS = {
@@ -60,6 +63,7 @@ STYLE: Any = {
     "figure.facecolor": "none",
     "axes.facecolor": "none",
     "svg.hashsalt": "lrc-jepa",
+    "text.parse_math": False,  # names come from outside, and a dollar in one of them is a dollar
 }
 WIDTH, HEIGHT = 5.2, 3.0  # of one panel, in inches: readable on a phone
 LINE = 12.5  # points between the labels of two lines
@@ -78,6 +82,29 @@ def colour(actor: str) -> str:
 def mark(actor: str) -> str:
     """The mark of a system, so that it is known without its colour."""
     return MARKS.get(_system(actor), "o")
+
+
+class PowersOfTen(LogFormatterSciNotation):
+    """10² and 3×10²: matplotlib's own labels, without the mathematics that no other text here has."""
+
+    RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        """The label of a tick; empty where the figure would be crowded."""
+        found = re.fullmatch(r"\$\\mathdefault\{(?:(.*)\\times)?10\^\{(.*)\}\}\$", super().__call__(x, pos))
+        if found is None:
+            return ""
+        times, power = found.groups()
+        return (f"{times}×" if times else "") + "10" + power.translate(self.RAISED)
+
+
+def logarithmic(axes: Axes, *which: Literal["x", "y"]) -> None:
+    """Logarithmic scales with readable labels."""
+    for name in which:
+        axes.set(**{f"{name}scale": "log"})
+        axis = axes.xaxis if name == "x" else axes.yaxis
+        axis.set_major_formatter(PowersOfTen())
+        axis.set_minor_formatter(PowersOfTen())
 
 
 @dataclass(frozen=True)
@@ -161,10 +188,12 @@ class Sheet:
 
     def finish(self) -> Drawing:
         """The figure as text."""
-        if self._ends:
-            self._part_labels()
         text, table = io.StringIO(), io.StringIO()
-        self.figure.savefig(text, format="svg", metadata={"Date": None})
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph")  # names in scripts that the font lacks: boxes
+            if self._ends:
+                self._part_labels()
+            self.figure.savefig(text, format="svg", metadata={"Date": None})
         whole = text.getvalue()
         csv.writer(table, lineterminator="\n").writerows(
             [["panel", "series", "x", "y", "low", "high"], *self.rows]
@@ -183,9 +212,19 @@ def sheet(width: float = WIDTH, height: float = HEIGHT, columns: int = 1) -> Ite
             plt.close(figure)
 
 
-def data_address(path: Path) -> str | None:
-    """A picture as a data address, so that a page stands alone."""
-    if not path.is_file():
+PICTURES = {b"\x89PNG": "png", b"GIF8": "gif"}
+
+
+def data_address(folder: Path, name: str) -> str | None:
+    """A picture that a run wrote as a data address, so that a page stands alone.
+
+    Rows may come from anywhere: what lies outside the run's folder, or is no picture, is not looked at.
+    """
+    try:
+        path = (folder / name).resolve()
+        inside = path.is_relative_to(folder.resolve()) and path.is_file()
+    except (OSError, ValueError):  # no path at all
         return None
-    kind = "gif" if path.suffix == ".gif" else "png"
-    return f"data:image/{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+    content = path.read_bytes() if inside else b""
+    kind = PICTURES.get(content[:4])
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}" if kind else None

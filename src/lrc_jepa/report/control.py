@@ -108,13 +108,3 @@ def compare(first: Iterable[Row], second: Iterable[Row]) -> Comparison | None:
         return None
     test = mcnemar([one[key] for key in shared], [other[key] for key in shared])
     return Comparison(len(shared), test, bootstrap_difference(test))
-
-
-def latest_control(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """The rows of each actor's newest evaluation, in the order the actors first appeared."""
-    newest: dict[str, str] = {}
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        newest[row["actor"]] = row["evaluation"]
-        groups.setdefault((row["actor"], row["evaluation"]), []).append(row)
-    return {actor: groups[actor, evaluation] for actor, evaluation in newest.items()}

@@ -67,7 +67,7 @@ def explanations(rows: list[Row], folder: Path) -> Section | None:
     pictures = [
         (address, f"pair {r['pair']}: start, imagined frame by frame, goal; below, what then happened")
         for r in mine
-        if r["strip"] and (address := data_address(folder / r["strip"]))
+        if r["strip"] and (address := data_address(folder, r["strip"]))
     ]
     lines = [
         [

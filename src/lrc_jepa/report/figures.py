@@ -22,6 +22,7 @@ from lrc_jepa.report.canvas import (
     Drawing,
     Sheet,
     colour,
+    logarithmic,
     mark,
     sheet,
 )
@@ -75,7 +76,7 @@ def training_curves(metrics: list[Row]) -> Drawing | None:
     with sheet() as drawn:
         axes = drawn.axes[0]
         axes.set_title("terms of the objective, unweighted", loc="left")
-        axes.set_yscale("log")
+        logarithmic(axes, "y")
         for name, shade in zip(names, shades * 3, strict=False):
             drawn.curve(axes, steps, [max(r[name], 1e-6) for r in rows], name, shade)
         axes.set_xlabel("step")
@@ -102,7 +103,7 @@ def health_curves(metrics: list[Row]) -> dict[str, Drawing]:
     with sheet(height=2.6) as drawn:
         axes = drawn.axes[0]
         axes.set_title("prediction error by actions given", loc="left")
-        axes.set_yscale("log")
+        logarithmic(axes, "y")
         for key, shade in (("true", "#0b5cad"), ("shifted", "#e07a1f"), ("shuffled", "#d1495b")):
             drawn.curve(axes, steps, [r[f"error_{key}_actions"] for r in rows], f"{key} actions", shade)
         axes.set_xlabel("step")
@@ -306,8 +307,7 @@ def speed_scatter(ours: Sequence[tuple[str, str, float, float]]) -> Drawing:
     with sheet(WIDTH, 3.4) as drawn:
         axes = drawn.axes[0]
         axes.set_title(f"seconds to plan a trajectory; hollow: paper, {paper.SPEED_MACHINE}", loc="left")
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        logarithmic(axes, "x", "y")
         for label, system, parameters, seconds in ours:
             axes.plot([parameters], [seconds], mark(system), color=colour(system), ms=8, mew=0)
             drawn.label(axes, parameters, seconds, label, colour(system))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lrc_jepa.report import figures, paper
-from lrc_jepa.report.control import ControlSummary, compare, latest_control, summarize
-from lrc_jepa.report.sources import Source, origin
+from lrc_jepa.report.control import ControlSummary, compare, summarize
+from lrc_jepa.report.sources import Shown, Source, choose, origin
 from lrc_jepa.report.tables import Section, Table
 from lrc_jepa.rows import Row
 
@@ -20,8 +20,13 @@ class Acted:
 
     label: str
     source: Source
-    rows: list[Row]
+    shown: Shown
     summary: ControlSummary
+
+    @property
+    def rows(self) -> list[Row]:
+        """Its episodes."""
+        return self.shown.rows
 
     @property
     def is_system(self) -> bool:
@@ -30,14 +35,17 @@ class Acted:
 
 
 def acted(sources: Sequence[Source]) -> dict[str, list[Acted]]:
-    """Everybody's newest evaluation by set of pairs: systems first, then each reference once."""
+    """Everybody's largest evaluation by set of pairs: systems first, then each reference once."""
     groups: dict[str, list[Acted]] = {}
     for source in sources:
-        for actor, rows in latest_control(r for r in source.rows if r["kind"] == "control").items():
-            label = source.label if actor == rows[0]["system"] else actor
-            pairs = "+".join(sorted({row["manifest_hash"] for row in rows}))  # one for each repetition
-            group = groups.setdefault(pairs, [])
-            group.append(Acted(label, source, rows, summarize(rows)))
+        control = [row for row in source.rows if row["kind"] == "control"]
+        for actor in dict.fromkeys(row["actor"] for row in control):
+            shown = choose(control, "control", actor=actor)
+            if shown is None:
+                continue
+            label = source.label if actor == shown.rows[0]["system"] else actor
+            pairs = "+".join(sorted({row["manifest_hash"] for row in shown.rows}))  # one for each repetition
+            groups.setdefault(pairs, []).append(Acted(label, source, shown, summarize(shown.rows)))
     found = {}
     for shared, group in groups.items():
         systems = [a for a in group if a.is_system]
@@ -133,7 +141,7 @@ def goals(sources: Sequence[Source]) -> Section | None:
     groups = acted(sources)
     if not groups:
         return None
-    tables, drawn, origins = list[Table](), {}, []
+    tables, drawn, origins, remarks = list[Table](), {}, list[str](), list[str]()
     for index, group in enumerate(groups.values()):
         row, own = group[0].rows[0], group[0].summary
         name = "success" if len(groups) == 1 else f"success-{row['world']}-{index + 1}"
@@ -145,5 +153,7 @@ def goals(sources: Sequence[Source]) -> Section | None:
             bars.append(figures.Bar(actor.label, system, actor.summary, value))
         tables += [_table(group, name), *_comparisons(group, name.replace("success", "paired"))]
         drawn[name] = figures.success_bars(bars, f"{row['world']}, {row['appearance']}, {own.pairs} pairs")
-        origins += [origin(a.label, a.rows[0]) for a in group if a.is_system]
-    return Section("Goals reached", NOTE, tables, drawn, origin=origins)
+        for actor in (a for a in group if a.is_system):
+            origins.append(origin(actor.label, actor.rows[0]))
+            remarks += actor.shown.remarks(actor.label)
+    return Section("Goals reached", NOTE, tables, drawn, origin=origins, remarks=remarks)

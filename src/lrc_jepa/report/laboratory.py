@@ -8,6 +8,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.report import figures, paper
 from lrc_jepa.report.canvas import Drawing, data_address
 from lrc_jepa.report.control import summarize
+from lrc_jepa.report.goals import goals
 from lrc_jepa.report.recovery import summarize_recovery
 from lrc_jepa.report.sources import Source, newest, number, origins, per_source
 from lrc_jepa.report.stats import wilson
@@ -24,7 +25,7 @@ def _recall(part: dict[str, float], k: int, scenes: int) -> str:
 
 def recovery(sources: Sequence[Source]) -> Section | None:
     """Expert-action recovery: the paper's figure 4."""
-    found = per_source(sources, "recovery")
+    found, remarks = per_source(sources, "recovery")
     if not found:
         return None
     lines, bars, ranks, chances = [], [], [], {}
@@ -79,6 +80,7 @@ def recovery(sources: Sequence[Source]) -> Section | None:
         [Table("recovery", columns, lines)],
         drawn,
         origin=origins(found),
+        remarks=remarks,
     )
 
 
@@ -92,7 +94,7 @@ def _printed_probe(source: Source, stream: str, quantity: str, probe: str) -> tu
 
 def probes(sources: Sequence[Source]) -> Section | None:
     """What can be read from z, u and both: the paper's tables 2 and 4 to 8."""
-    found = per_source(sources, "probe")
+    found, remarks = per_source(sources, "probe")
     if not found:
         return None
     kinds = list(dict.fromkeys(r["probe"] for _, rows in found for r in rows if not r["control"]))
@@ -137,12 +139,13 @@ def probes(sources: Sequence[Source]) -> Section | None:
     drawn = {
         f"probes-{kind}": figures.probe_dots(dots[kind], f"read from single frames, {kind}") for kind in kinds
     }
-    return Section("Probes", note, [Table("probes", columns, lines)], drawn, origin=origins(found))
+    tables = [Table("probes", columns, lines)]
+    return Section("Probes", note, tables, drawn, origin=origins(found), remarks=remarks)
 
 
 def interventions(sources: Sequence[Source]) -> Section | None:
     """Shuffled and exchanged streams: the paper's figures 5, 7 and 8."""
-    found = per_source(sources, "intervention")
+    found, remarks = per_source(sources, "intervention")
     if not found:
         return None
     lines, psnr, ssim = [], {}, {}
@@ -175,7 +178,7 @@ def interventions(sources: Sequence[Source]) -> Section | None:
         (address, f"{source.label}. {row['caption']}" if len(found) > 1 else row["caption"])
         for source, _ in found
         for row in newest(source.rows, "picture")
-        if (address := data_address(source.folder / row["file"]))
+        if (address := data_address(source.folder, row["file"]))
     ]
     note = (
         "Mean ± standard deviation over held-out frames. "
@@ -186,16 +189,16 @@ def interventions(sources: Sequence[Source]) -> Section | None:
         "interventions-psnr": figures.intervention_bars(psnr, "PSNR", 0),
         "interventions-ssim": figures.intervention_bars(ssim, "SSIM", 1),
     }
-    return Section(
-        "Interventions", note, [Table("interventions", columns, lines)], drawn, pictures, origins(found)
-    )
+    tables = [Table("interventions", columns, lines)]
+    return Section("Interventions", note, tables, drawn, pictures, origins(found), remarks)
 
 
 def stress(sources: Sequence[Source]) -> Section | None:
     """Success against rank and against every disturbance: the paper's figure 1."""
-    tables, drawn, told = [], {}, list[str]()
+    tables, drawn, told, remarks = [], {}, list[str](), list[str]()
     for kind in dict.fromkeys(r["stress"] for s in sources for r in s.rows if r["kind"] == "stress"):
-        found = per_source(sources, "stress", stress=kind)
+        found, others = per_source(sources, "stress", stress=kind)
+        remarks += [f"{kind}, {remark}" for remark in others]
         every = sorted({r["level"] for _, rows in found for r in rows})
         lines, series = [], []
         for source, rows in found:
@@ -208,7 +211,7 @@ def stress(sources: Sequence[Source]) -> Section | None:
                 for lv in every
             ]
             lines.append([source.label, *cells, str(next(iter(levels.values())).pairs)])
-            trend = newest(source.rows, "stress-trend", stress=kind)
+            trend = newest(source.rows, "stress-trend", evaluation=rows[0]["evaluation"])
             series.append(
                 figures.Series(
                     source.label,
@@ -230,10 +233,10 @@ def stress(sources: Sequence[Source]) -> Section | None:
         "latents are projected on so many principal components of clean ones; the line is a logistic trend, the band "
         "its 95% interval. The paper's figure 1 (TwoRoom, 3 × 50 episodes) prints no numbers."
     )
-    return Section("Stress tests", note, tables, drawn, origin=told)
+    return Section("Stress tests", note, tables, drawn, origin=told, remarks=remarks)
 
 
-SECTIONS = (recovery, probes, interventions, stress, speed, ablation, nuisance, theory)
+SECTIONS = (goals, recovery, probes, interventions, stress, speed, ablation, nuisance, theory)
 
 
 def sections(sources: Sequence[Source]) -> list[Section]:

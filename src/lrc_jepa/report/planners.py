@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
 from lrc_jepa.report.canvas import Drawing, Sheet, sheet
-from lrc_jepa.report.sources import newest
+from lrc_jepa.report.sources import choose
 from lrc_jepa.report.tables import Section, Table
 from lrc_jepa.rows import Row
 
@@ -59,10 +59,10 @@ def planner_figure(lines: list[dict[str, Any]]) -> Drawing:
 
 def planner_curves(rows: list[Row], folder: Path) -> Section | None:
     """Success of every planner and budget on the same pairs."""
-    mine = newest(rows, "planner")
-    if not mine:
+    shown = choose(rows, "planner")
+    if shown is None:
         return None
-    lines = [{**row, "planner": row["planner"]["planner"]} for row in mine]
+    lines = [{**row, "planner": row["planner"]["planner"]} for row in shown.rows]
     told = [
         [
             line["name"],
@@ -92,4 +92,5 @@ def planner_curves(rows: list[Row], folder: Path) -> Section | None:
         f"({lines[0]['plain_s']:.3f} s)."
     )
     figure = {"planners": planner_figure(lines)}
-    return Section("Planners", note, [Table("planners", columns, told)], figure)
+    tables = [Table("planners", columns, told)]
+    return Section("Planners", note, tables, figure, remarks=shown.remarks("planners"))

@@ -6,11 +6,8 @@ import csv
 import io
 from dataclasses import dataclass, field
 
+from lrc_jepa.report import names
 from lrc_jepa.report.canvas import Drawing
-
-LATEX = str.maketrans(
-    {"%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "²": "$^2$", "±": r"$\pm$", "–": "--", "⊕": r"$\oplus$"}
-)
 
 
 @dataclass(frozen=True)
@@ -24,15 +21,13 @@ class Table:
 
     def markdown(self) -> str:
         """A pipe table."""
-        line = lambda cells: "| " + " | ".join(cells) + " |"  # noqa: E731
+        line = lambda cells: "| " + " | ".join(map(names.markdown, cells)) + " |"  # noqa: E731
         rule = ["---", *("---:" for _ in self.columns[1:])]
         return "\n".join([line(self.columns), line(rule), *(line(row) for row in self.rows)]) + "\n"
 
     def latex(self) -> str:
         """A booktabs tabular."""
-        body = [
-            " & ".join(cell.translate(LATEX) for cell in row) + r" \\" for row in [self.columns, *self.rows]
-        ]
+        body = [" & ".join(map(names.latex, row)) + r" \\" for row in [self.columns, *self.rows]]
         shape = "l" + "r" * (len(self.columns) - 1)
         head = [rf"\begin{{tabular}}{{{shape}}}", r"\toprule", body[0], r"\midrule"]
         return "\n".join([*head, *body[1:], r"\bottomrule", r"\end{tabular}"]) + "\n"

@@ -81,11 +81,15 @@ def _spread(value: tuple[float, float] | None) -> str:
     return "-" if value is None else f"{value[0]:.2f} ± {value[1]:.2f}"
 
 
-def newest_experiment(rows: list[Row], experiment: str | None = None) -> list[Row]:
-    """The rows of one experiment: the one named, or the one written last."""
-    mine = [row for row in rows if row["kind"] == "theory"]
-    name = experiment or (mine[-1]["experiment"] if mine else None)
-    return [row for row in mine if row["experiment"] == name]
+def experiment_rows(rows: list[Row], experiment: str | None = None) -> list[Row]:
+    """The rows of one experiment: the one named, or the largest, of equals the newest; quick ones come last."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["kind"] == "theory":
+            groups.setdefault(row["experiment"], []).append(row)
+    if experiment is not None:
+        return groups.get(experiment, [])
+    return max(reversed(groups.values()), key=lambda mine: (not mine[0]["quick"], len(mine)), default=[])
 
 
 def _setting(row: Row) -> str:
@@ -231,18 +235,20 @@ NOTE = (
 
 def theory_section(rows: list[Row]) -> dict[str, Any]:
     """Title, note, tables (name, columns, rows), figures (name -> drawing) and verdicts, for a page."""
-    mine = newest_experiment(rows)
+    mine = experiment_rows(rows)
     if not any(row["part"] == "run" for row in mine):
         return {"title": "The theorem", "note": NOTE, "tables": [], "figures": {}, "verdicts": []}
     lines = summary_lines(mine)
     columns = list(COLUMNS)
     quick = " These are quick runs, too short to learn much." if mine[0]["quick"] else ""
+    others = len({row["experiment"] for row in rows}) - 1
+    several = f" Shown is the largest of {others + 1} experiments." if others else ""
     sweeps = dict.fromkeys(row["sweep"] for row in mine if row["sweep"] != "base")
     drawn = {"theory-path": path_figure(mine, "lrc"), "theory-path-within": path_figure(mine, "lrc+within")}
     drawn |= {f"theory-{sweep}": sweep_figure(mine, sweep) for sweep in sweeps}
     return {
         "title": "The theorem in a world where its optimum is known",
-        "note": NOTE + quick,
+        "note": NOTE + quick + several,
         "tables": [
             {"name": "theory", "columns": ["", *columns], "rows": [line.cells(columns) for line in lines]},
             {"name": "theory-held", "columns": ["", *CLAIMS], "rows": [line.counts() for line in lines]},

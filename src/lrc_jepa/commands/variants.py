@@ -1,0 +1,163 @@
+"""Variants of a recipe, trained once and measured alike: what `lrc ablate` and `lrc stress nuisance` do.
+
+A variant is known by everything its figures depend on: the resolved configuration with its seed, the content
+of the dataset, and how it is measured. Rows of other variants in the same folder are left alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lrc_jepa.commands.probe import stored_quantities
+from lrc_jepa.commands.train import ensure_trained, fit_actions
+from lrc_jepa.config import RunConfig
+from lrc_jepa.console import say
+from lrc_jepa.data.store import Store
+from lrc_jepa.envs import simulated
+from lrc_jepa.evaluate.control import Planner, episode_rows, run
+from lrc_jepa.evaluate.interventions import intervene, trajectory_rows
+from lrc_jepa.evaluate.manifest import draw_manifest
+from lrc_jepa.evaluate.probes import ProbeConfig, draw_frames, probe_table
+from lrc_jepa.evaluate.recovery import RecoveryConfig, draw_scenes, recover
+from lrc_jepa.files import digest
+from lrc_jepa.models.streams import frame_streams, probe_features
+from lrc_jepa.protocols import Factored
+from lrc_jepa.report.control import summarize
+from lrc_jepa.report.names import file_name
+from lrc_jepa.report.recovery import summarize_recovery
+from lrc_jepa.rows import Row, append_rows, read_rows
+from lrc_jepa.run import Run, open_run
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How every variant is measured."""
+
+    pairs: int = 50
+    """Start-goal pairs for planning; 0: do not plan."""
+    scenes: int = 100
+    """Scenes of expert-action recovery."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What to train, on what, and what to call it."""
+
+    config: RunConfig
+    data: Path
+    told: Row
+    """What distinguishes it in its rows, such as field and value; the seed is the configuration's."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A folder of variants, their runs and their rows."""
+
+    kind: str
+    """Of the rows."""
+    out: Path
+    protocol: Protocol
+    settings: Row
+    """What all its variants share, such as the recipe that is varied: rows that differ in it are never mixed."""
+    device: str = "auto"
+
+    @property
+    def metric(self) -> str:
+        """The version of what is measured."""
+        return f"{self.kind}.v2"
+
+    @property
+    def study(self) -> Row:
+        """What rows that may be averaged have in common."""
+        return {**self.settings, **dataclasses.asdict(self.protocol)}
+
+    @property
+    def rows_file(self) -> Path:
+        """Where the rows are."""
+        return self.out / "results.jsonl"
+
+    def measured(self, variants: Sequence[Variant]) -> list[Row]:
+        """The rows of these variants: what is missing is trained and measured first."""
+        stores = {data: Store(data) for data in {variant.data for variant in variants}}
+        keys = [self._key(variant, stores[variant.data]) for variant in variants]
+        known = {row["key"]: row for row in read_rows(self.rows_file, self.kind)}
+        for key, variant in zip(keys, variants, strict=True):
+            if key not in known:
+                known[key] = self._measure(key, variant, stores[variant.data])
+        others = len(known) - len(set(keys))
+        if others:
+            say(
+                f"{self.rows_file} holds {others} other rows: of other recipes, data or settings, not shown here"
+            )
+        return [known[key] for key in keys]
+
+    def _key(self, variant: Variant, store: Store) -> str:
+        config = fit_actions(variant.config, store)
+        return digest([config.digest(), store.digest(), self.metric, self.study, variant.told])
+
+    def _measure(self, key: str, variant: Variant, store: Store) -> Row:
+        config = fit_actions(variant.config, store)
+        folder = self._folder(variant, config, store)
+        ensure_trained(config, variant.data, folder, self.device)
+        opened = open_run(folder, variant.data, device=self.device)
+        row = {
+            **opened.stamp(),
+            "kind": self.kind,
+            "metric": self.metric,
+            "key": key,
+            **variant.told,
+            "seed": config.train.seed,
+            "study": self.study,
+            "figures": measure(opened, self.protocol),
+        }
+        append_rows(self.rows_file, [row])
+        return row
+
+    def _folder(self, variant: Variant, config: RunConfig, store: Store) -> Path:
+        """Where this configuration is trained on these data: one run, whatever it is called and measured by."""
+        trained = digest([config.digest(), store.digest()])[:8]
+        told = "-".join(str(value) for value in variant.told.values())
+        fresh = self.out / f"{file_name(told)}-seed{config.train.seed}-{trained}"
+        return next(self.out.glob(f"*-{trained}"), fresh)
+
+
+def measure(opened: Run, protocol: Protocol) -> dict[str, float]:
+    """Recall and rank, linear probes of z, reconstruction, and planning where there is a simulator."""
+    deployment, store = opened.checkpoint.deployment, opened.store
+    recovery = RecoveryConfig(scenes=protocol.scenes)
+    drawn = draw_scenes(store, opened.split.heldout, deployment.spec, deployment.normalizer, recovery)
+    found = summarize_recovery(
+        recover(opened.model, drawn, "gaussian", recovery), "gaussian", recovery.horizon
+    )
+    figures = {name: value for name, value in found["model"].items() if name != "rank_error"}
+    fit, test = draw_frames(store, ProbeConfig(frames=4000))
+    known, unseen = (probe_features(frame_streams(opened.model, store, rows)) for rows in (fit, test))
+    quantities = stored_quantities(store, fit, test)
+    for row in probe_table({"z": (known["z"], unseen["z"])}, quantities, 0, ["ridge", "ridge-cv"]):
+        if not row["control"]:
+            figures[f"{row['probe']} r, {row['quantity']}"] = row["r"]
+    if isinstance(opened.model, Factored):
+        rows = trajectory_rows(store, opened.split.heldout[:16], 8)
+        rebuilt = intervene(opened.model, store, rows, seed=0)[0][0]
+        figures |= {name: rebuilt[name] for name in ("mse", "psnr", "ssim")}
+    if protocol.pairs and simulated(store):
+        figures["success"] = plan_success(opened, protocol.pairs)
+    return figures
+
+
+def plan_success(opened: Run, pairs: int) -> float:
+    """Closed-loop success on pairs that depend on the data alone."""
+    config, spec = opened.checkpoint.config, opened.checkpoint.deployment.spec
+    manifest = draw_manifest(opened.store, opened.split, config.clip, config.plan, pairs)
+    planner = Planner(opened.model, opened.checkpoint.deployment, config.plan, list(range(len(manifest))))
+    happened = run(planner, opened.store, manifest, config.plan, spec.frameskip, spec.image_size)
+    return summarize(episode_rows(config.system, happened, manifest, {}, planner)).rate
+
+
+def told(rows: Sequence[Row], *names: str) -> list[dict[str, Any]]:
+    """What a command answers of each row."""
+    return [{name: row[name] for name in (*names, "seed", "figures")} for row in rows]
