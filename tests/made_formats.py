@@ -1,8 +1,6 @@
 """Small datasets in every importable format, written by the format's own library where there is one.
 
-Every maker takes a folder and the episodes to write, and gives the path to import. `episodes` makes
-the content: frames whose colours say which episode and row they are, so that a frame of the wrong row
-is noticed even through a lossy codec.
+Every maker takes a folder and the episodes to write, and gives the path to import.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ import json
 import os
 import pickle
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 
 import av
@@ -21,38 +18,12 @@ import h5py
 import hdf5plugin
 import numpy as np
 import torch
+from made_episodes import Episode as Episode
+from made_episodes import episodes as episodes
 from PIL import Image
 
 FPS = 10
 CAMERA = "observation.images.top"
-
-
-@dataclass(frozen=True)
-class Episode:
-    pixels: np.ndarray  # (T, h, w, 3) uint8
-    action: np.ndarray  # (T, 2) float32
-    state: np.ndarray  # (T, 3) float32
-    task: str = "push"
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-
-def episodes(lengths=(5, 7, 4), height=16, width=16, seed=0, noise=True) -> list[Episode]:
-    """Frames of one colour per row (and a little noise), distinct over all rows."""
-    rng = np.random.default_rng(seed)
-    made, row = [], 0
-    for number, length in enumerate(lengths):
-        frames = np.zeros((length, height, width, 3), np.uint8)
-        for t in range(length):
-            frames[t] = (20 + 12 * ((row + t) % 18), 40 + 60 * (number % 4), 30 + 50 * ((row + t) // 18 % 4))
-        if noise:
-            frames += rng.integers(0, 6, frames.shape, dtype=np.uint8)
-        state = rng.normal(size=(length, 3)).astype(np.float32)
-        action = (rng.integers(-128, 128, (length, 2)) / 64).astype(np.float32)  # exact times 100
-        made.append(Episode(frames, action, state, f"task {number}"))
-        row += length
-    return made
 
 
 def joined(parts: list[np.ndarray]) -> np.ndarray:
