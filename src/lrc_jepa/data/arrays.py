@@ -14,6 +14,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.data.budget import Meter
 from lrc_jepa.errors import BadInput
 
 Array = NDArray[Any]
@@ -89,8 +90,11 @@ def _load_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
 def load_npz(path: Path, what: str) -> dict[str, Array]:
     """Every array of a `.npz` archive."""
     try:
+        meter = Meter(path.stat().st_size, what)
         with zipfile.ZipFile(path) as archive:
             members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+            for info in members:
+                meter.take(info.file_size)
             return {info.filename.removesuffix(".npy"): _load_member(archive, info) for info in members}
     except FAILURES as error:
         raise BadInput(f"{what} cannot be read ({one_line(error)})") from None

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lrc_jepa.data.budget import memory_limit
 from lrc_jepa.data.importers import bridge, dinowm, folders, hdf5, lance, lerobot, minari, replay
 from lrc_jepa.data.importers.base import Source
 from lrc_jepa.data.importers.convert import Conversion
@@ -95,7 +96,8 @@ def import_dataset(
         _check(source, out, format)
         check_target(out, overwrite=overwrite)
         name = detect(source) if format == "auto" else format
-        with FORMATS[name].open_source(source, camera) as opened:
+        allowed = memory_limit(options.max_memory * 1_000_000)
+        with allowed, FORMATS[name].open_source(source, camera) as opened:
             opened.info = {"format": name, **opened.info}
             run = Conversion(opened, options, progress)
             run.check_space(out)

@@ -16,11 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.data.arrays import one_line
+from lrc_jepa.data.budget import ask
 from lrc_jepa.errors import BadInput, Interrupted
+from lrc_jepa.files import read_json
 
 Array = NDArray[Any]
 MOST_ROWS = 1 << 40  # more than any dataset; a lying index can say anything
 WIDEST = 1024  # numbers per row a quantity may have; wider ones are images or point clouds
+JSON_GROWS = 32  # times: an empty list is two letters and 64 bytes
 
 # Columns that only number rows or episodes: the store has its own index.
 BOOKKEEPING = frozenset(
@@ -90,6 +93,14 @@ def reading(what: str) -> Iterator[None]:
         raise
     except BaseException as error:  # noqa: BLE001
         raise BadInput(f"{what} cannot be read ({one_line(error)})") from None
+
+
+def read_described(path: Path, what: str) -> dict[str, Any]:
+    """A JSON object from a foreign dataset."""
+    if path.is_file():
+        size = path.stat().st_size
+        ask(JSON_GROWS * size, size, f"{what}: {path.name}")
+    return read_json(path, what)
 
 
 def need(module: str, extra: str, purpose: str) -> Any:

@@ -9,6 +9,9 @@ velocities the state is agent x y, block x y, block angle, agent velocity x y.
 
 from __future__ import annotations
 
+import pickletools
+import re
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,14 +28,54 @@ from lrc_jepa.errors import BadInput
 Array = NDArray[Any]
 ACTION_UNIT = 100.0
 FRAME_RATE = 10.0
+MOST_PICKLE = 1 << 16  # bytes
+GLOBALS = re.compile(r"torch\._utils _rebuild_tensor_v2|torch \w+Storage|collections OrderedDict")
+OPCODES = frozenset(
+    [
+        "PROTO",
+        "GLOBAL",
+        "MARK",
+        "BINUNICODE",
+        "BINPERSID",
+        "BININT",
+        "BININT1",
+        "BININT2",
+        "LONG1",
+        "NEWFALSE",
+        "NEWTRUE",
+        "EMPTY_TUPLE",
+        "TUPLE",
+        "TUPLE1",
+        "TUPLE2",
+        "TUPLE3",
+        "REDUCE",
+        "BINPUT",
+        "LONG_BINPUT",
+        "BINGET",
+        "STOP",
+    ]
+)
+
+
+def _check_pickle(path: Path) -> None:
+    """Refuse a file of torch's whose pickle says more than: a tensor over stored values.
+
+    `torch.load` runs nothing dangerous, but it lets a pickle of a few bytes set memory aside.
+    """
+    with zipfile.ZipFile(path) as archive:
+        (info,) = (i for i in archive.infolist() if i.filename.endswith("/data.pkl"))
+        if info.file_size > MOST_PICKLE:
+            raise ValueError("its description is too long")
+        for opcode, argument, _ in pickletools.genops(archive.read(info)):
+            named = opcode.name != "GLOBAL" or GLOBALS.fullmatch(str(argument))
+            if opcode.name not in OPCODES or not named:
+                raise ValueError("it holds more than a tensor")
 
 
 def _tensor(path: Path) -> torch.Tensor:
     with reading(path.name):
-        try:
-            value = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        except RuntimeError:  # files of old versions cannot be mapped
-            value = torch.load(path, map_location="cpu", weights_only=True)
+        _check_pickle(path)
+        value = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     if not isinstance(value, torch.Tensor) or value.ndim != 3 or value.is_complex() or value.is_sparse:
         raise BadInput(f"{path.name} does not hold a tensor (episodes, steps, numbers)")
     if value.numel() * value.element_size() > 2 * path.stat().st_size:

@@ -8,6 +8,7 @@ strides and lists of rows.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ import hdf5plugin  # noqa: F401 (registers Blosc and the other filters)
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.data.budget import ask
 from lrc_jepa.data.importers.base import (
     BOOKKEEPING,
     WIDEST,
@@ -27,18 +29,19 @@ from lrc_jepa.data.importers.base import (
     numeric,
     reading,
 )
-from lrc_jepa.data.importers.blosc import HEADER, check_chunk
 from lrc_jepa.data.importers.images import converter, is_image
+from lrc_jepa.data.importers.packed import check_chunk
 from lrc_jepa.errors import BadInput
 
 Array = NDArray[Any]
-CACHE_BYTES = 256 << 20
+CACHE_BYTES = 32 << 20  # of each column that is open
 BLOCK_BYTES = 32 << 20
 SUFFIXES = frozenset({".h5", ".hdf5"})
-MOST_CHUNK_BYTES = 1 << 31
-BLOSC = 32001
-# deflate, shuffle, fletcher32, LZF, Blosc, LZ4, Zstandard
-SAFE_FILTERS = frozenset({1, 2, 3, 32000, BLOSC, 32004, 32015})
+# Filters that pack, by number; LZF needs no check, as it cannot shrink anything a hundredfold.
+PACKERS = {1: "zlib", 32000: "", 32001: "blosc", 32004: "lz4-hdf5", 32015: "zstd"}
+SHUFFLE, FLETCHER = 2, 3
+PER_ROW = 40  # bytes that checking the index takes
+FIRST_FRAMES = 64  # by which the range of floats is told
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
@@ -83,46 +86,79 @@ def check_dataset(dataset: h5py.Dataset, size: int, what: str) -> h5py.Dataset:
             )
             if expected > size or dataset.id.get_num_chunks() < expected:
                 raise BadInput(f"{what} claims {dataset.shape[0]} rows but stores fewer")
-            _check_filters(dataset, size, what)
+            _check_filters(dataset, what)
+            ask(2 * math.prod(dataset.chunks) * dataset.dtype.itemsize, stored_bytes(dataset), what)
         elif dataset.size and (dataset.id.get_storage_size() == 0 or dataset.id.get_storage_size() > size):
             raise BadInput(f"{what} claims {dataset.shape[0]} rows but stores fewer")
     return dataset
 
 
-def _check_filters(dataset: h5py.Dataset, size: int, what: str) -> None:
-    """Refuse filters that are not known to be careful, and Blosc chunks whose sizes lie."""
+def stored_bytes(dataset: h5py.Dataset) -> int:
+    """How much of the file a column takes."""
+    return int(dataset.id.get_storage_size())
+
+
+def _filters(dataset: h5py.Dataset) -> list[int]:
     properties = dataset.id.get_create_plist()
-    filters = [properties.get_filter(i)[0] for i in range(properties.get_nfilters())]
-    unknown = [code for code in filters if code not in SAFE_FILTERS]
-    expected = math.prod(dataset.chunks) * dataset.dtype.itemsize
-    if unknown or BLOSC in filters[:-1] or expected > MOST_CHUNK_BYTES:
+    return [properties.get_filter(i)[0] for i in range(properties.get_nfilters())]
+
+
+def _check_filters(dataset: h5py.Dataset, what: str) -> None:
+    """Refuse all but: a shuffle, then one filter that is known to be careful, then a checksum."""
+    filters = [code for code in _filters(dataset) if code != FLETCHER]
+    if filters[:1] == [SHUFFLE]:
+        filters = filters[1:]
+    if len(filters) > 1 or not PACKERS.keys() >= set(filters):
         raise BadInput(f"{what} is packed in a way that is not read")
-    if BLOSC not in filters:
+
+
+def _check_chunks(dataset: h5py.Dataset, start: int, stop: int, what: str) -> None:
+    """Refuse chunks of rows start..stop that would unpack to other than their size."""
+    filters = _filters(dataset)
+    place = next((i for i, code in enumerate(filters) if PACKERS.get(code)), None)
+    if dataset.chunks is None or place is None:
         return
-    chunks: list[Any] = []
-    dataset.id.chunk_iter(chunks.append)
+    before, after = (4 * (FLETCHER in part) for part in (filters[:place], filters[place:]))  # checksums
+    expected = math.prod(dataset.chunks) * dataset.id.get_type().get_size() + before
+    step = dataset.chunks[0]
+    starts = [range(start // step * step, stop, step)]
+    starts += [
+        range(0, side, chunk) for side, chunk in zip(dataset.shape[1:], dataset.chunks[1:], strict=True)
+    ]
     with Path(dataset.file.filename).open("rb") as handle:
-        for chunk in chunks:
-            unpacked = chunk.filter_mask >> filters.index(BLOSC) & 1  # it would not have shrunk
-            if chunk.byte_offset + chunk.size > size or (unpacked and chunk.size != expected):
+        for corner in itertools.product(*starts):
+            chunk = dataset.id.get_chunk_info_by_coord(corner)
+            data = b""
+            if chunk.byte_offset is not None:
+                handle.seek(chunk.byte_offset)
+                data = handle.read(chunk.size)
+            unpacked = chunk.filter_mask >> place & 1  # it would not have shrunk
+            end = len(data) - after
+            if len(data) != chunk.size or (unpacked and end != expected):
                 raise BadInput(f"{what} holds a damaged chunk")
-            if unpacked:
-                continue
-            handle.seek(chunk.byte_offset)
-            check_chunk(handle.read(HEADER), chunk.size, expected, what)
+            if not unpacked:
+                check_chunk(PACKERS[filters[place]], data[:end], expected, what)
 
 
-def row_blocks(dataset: Any, start: int, stop: int, chunk: int, what: str) -> Iterator[Array]:
-    """Rows start..stop in slices that end where chunks end, so that each chunk is unpacked once."""
+def read_rows(dataset: h5py.Dataset, start: int, stop: int, what: str) -> Array:
+    """Rows start..stop of a column that `check_dataset` has passed."""
+    row_bytes = math.prod(dataset.shape[1:]) * dataset.dtype.itemsize
+    ask((stop - start) * row_bytes, stored_bytes(dataset), what)
+    with reading(what):
+        _check_chunks(dataset, start, stop, what)
+        rows = np.asarray(dataset[start:stop])
+        if len(rows) != stop - start:
+            raise ValueError("rows are missing")
+    return rows
+
+
+def row_blocks(dataset: Any, start: int, stop: int, chunk: int) -> Iterator[tuple[int, int]]:
+    """Pieces of rows start..stop that end where chunks end, so that each chunk is unpacked once."""
     row_bytes = max(1, math.prod(dataset.shape[1:]) * dataset.dtype.itemsize)
     step = chunk if chunk > 1 else max(1, min(64, BLOCK_BYTES // row_bytes))
     while start < stop:
         end = min(stop, (start // step + 1) * step)
-        with reading(what):
-            block = np.asarray(dataset[start:end])
-            if len(block) != end - start:
-                raise ValueError("rows are missing")
-        yield block
+        yield start, end
         start = end
 
 
@@ -145,23 +181,25 @@ class SwmHdf5(Source):
                 raise BadInput(f"{self.what} has no {name}, which stable-worldmodel's layout needs")
         index = {}
         for name in ("ep_len", "ep_offset"):
-            dataset = check_dataset(found[name], size, f"{self.what}: {name}")
-            with reading(f"{self.what}: {name}"):
-                index[name] = dataset[:]
+            what = f"{self.what}: {name}"
+            dataset = check_dataset(found[name], size, what)
+            index[name] = read_rows(dataset, 0, len(dataset), what)
         self.lengths = checked_lengths(index["ep_len"], self.what)
         self.rows = len(check_dataset(found["action"], size, f"{self.what}: action"))
+        ask(PER_ROW * self.rows, size, self.what)
         self.offsets = self._offsets(index["ep_offset"])
         self._check_rows(found, size)
         images = {n for n, d in found.items() if d.shape and is_image(d.shape[1:], d.dtype)}
         self.camera = choose_camera(images, camera, self.what)
         self.pixels = self._column(found[self.camera], size, self.camera)
-        self.quantities, left_out = {}, []
+        self.quantities, left_out = [], []
         for name, dataset in found.items():
             if name in BOOKKEEPING or name == self.camera:
                 continue
             narrow = bool(dataset.shape) and math.prod(dataset.shape[1:]) <= WIDEST
             if narrow and name not in images and dataset.dtype.kind in "biuf":
-                self.quantities[name] = self._column(dataset, size, name)
+                self._column(dataset, size, name)
+                self.quantities.append(name)
             else:
                 left_out.append(name)
         self.convert = converter(self.pixels.shape[1:], self.pixels.dtype, self._brightest(), self.what)
@@ -193,8 +231,7 @@ class SwmHdf5(Source):
             if name not in found or found[name].dtype.kind not in "iu" or found[name].ndim != 1:
                 continue
             dataset = self._column(found[name], size, name)
-            with reading(f"{self.what}: {name}"):
-                values = dataset[:].astype(np.int64)
+            values = read_rows(dataset, 0, self.rows, f"{self.what}: {name}").astype(np.int64)
             wrong = np.flatnonzero(inside[:-1] & (np.diff(values) != step))
             if len(wrong):
                 episode = int(
@@ -211,24 +248,28 @@ class SwmHdf5(Source):
     def _brightest(self) -> float:
         if self.pixels.dtype.kind == "u":
             return 255.0
-        with reading(self.what):
-            return float(np.max(self.pixels[: min(64, self.rows)]))
+        return float(np.max(read_rows(self.pixels, 0, min(FIRST_FRAMES, self.rows), self.what)))
 
     def frames(self, episode: int) -> Iterator[NDArray[np.uint8]]:
         """Every frame, read along the chunks."""
         start = int(self.offsets[episode])
         chunk = self.pixels.chunks[0] if self.pixels.chunks else 1
         stop = start + int(self.lengths[episode])
-        for block in row_blocks(self.pixels, start, stop, chunk, f"{self.what}: {self.camera}"):
-            yield from map(self.convert, block)
+        for begin, end in row_blocks(self.pixels, start, stop, chunk):
+            yield from map(self.convert, read_rows(self.pixels, begin, end, f"{self.what}: {self.camera}"))
+
+    def _opened(self, name: str) -> h5py.Dataset:
+        """A column, opened anew: a thousand open ones would each keep a cache."""
+        with reading(f"{self.what}: {name}"):
+            return self.file[name]
 
     def columns(self, episode: int) -> Mapping[str, Array]:
         """The numeric columns."""
         start = int(self.offsets[episode])
+        stop = start + int(self.lengths[episode])
         found: dict[str, Array] = {}
-        for name, dataset in self.quantities.items():
-            with reading(f"{self.what}: {name}"):
-                values = numeric(dataset[start : start + int(self.lengths[episode])])
+        for name in self.quantities:
+            values = numeric(read_rows(self._opened(name), start, stop, f"{self.what}: {name}"))
             if values is not None:
                 found["timestamp" if name == "time" and "timestamp" not in self.quantities else name] = values
         return found

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from lrc_jepa.data.budget import ask
 from lrc_jepa.data.importers.base import reading
 from lrc_jepa.data.importers.options import Crop
 from lrc_jepa.errors import BadInput
@@ -23,6 +24,7 @@ from lrc_jepa.errors import BadInput
 Array = NDArray[Any]
 Frame = NDArray[np.uint8]
 MOST_PIXELS = 1 << 26  # of one frame: 8192 x 8192
+PER_PIXEL = 10  # bytes while it is decoded
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF")
 DEEP_MODES = ("I", "F")  # more than 8 bits a value, such as depth: what is white in them, nobody says
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"})
@@ -37,6 +39,7 @@ def to_square(frame: Frame, size: int, crop: Crop = "centre") -> Frame:
         frame = frame[top : top + side, left : left + side]
     elif crop == "pad":
         side = max(height, width)
+        ask(4 * side**2, frame.nbytes, f"a frame of {width} x {height} pixels, padded to a square,")
         top, left = (side - height) // 2, (side - width) // 2
         frame = np.pad(frame, ((top, side - height - top), (left, side - width - left), (0, 0)))
     frame = np.ascontiguousarray(frame)
@@ -54,11 +57,16 @@ def decode_image(data: bytes | Path, what: str) -> Frame:
         with Image.open(io.BytesIO(data) if isinstance(data, bytes) else data, formats=FORMATS) as image:
             if image.width * image.height > MOST_PIXELS:
                 raise BadInput(f"{what} claims a size of {image.width} x {image.height} pixels")
+            ask(PER_PIXEL * image.width * image.height, _size(data), what)
             if image.mode.startswith(DEEP_MODES):
                 raise BadInput(
                     f"{what} holds values of more than 8 bits, as depth pictures do; scale them to 0..255 first"
                 )
             return np.asarray(image.convert("RGB"))
+
+
+def _size(data: bytes | Path) -> int:
+    return len(data) if isinstance(data, bytes) else data.stat().st_size
 
 
 def is_image(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:

@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lrc_jepa.data.importers.arrow import to_array
+from lrc_jepa.data.budget import ask
+from lrc_jepa.data.importers.arrow import row_bytes, to_array
 from lrc_jepa.data.importers.base import BOOKKEEPING, Source, checked_lengths, choose_camera, need, reading
 from lrc_jepa.data.importers.images import decode_image
 from lrc_jepa.data.importers.video import all_frames
 from lrc_jepa.errors import BadInput
 
 Array = NDArray[Any]
-BATCH = 64
+BATCH = 8  # pictures at a time
+PER_ROW = 60  # bytes that finding the episodes takes
 SIDE_TABLES = ("_videos", "_episodes")
 INDEX = ("episode_idx", "step_idx")
 
@@ -51,8 +53,14 @@ class Lance(Source):
         with reading(self.what):
             self.table = lance.dataset(str(path))
             schema = self.table.schema
+            rows = self.table.count_rows()
+        self.stored = sum(file.stat().st_size for file in path.rglob("*.lance") if file.is_file())
         if "episode_idx" not in schema.names or "action" not in schema.names:
             raise BadInput(f"{self.what} needs the columns episode_idx and action")
+        for name in INDEX:
+            if name in schema.names and row_bytes(schema.field(name).type) not in (1, 2, 4, 8):
+                raise BadInput(f"{self.what}: {name} does not hold whole numbers")
+        ask(PER_ROW * rows, self.stored, self.what)
         steps = self._whole("step_idx") if "step_idx" in schema.names else None
         self.numbers = self._whole("episode_idx")
         self.starts, lengths = _episodes(self.numbers, steps, self.what)
@@ -62,9 +70,17 @@ class Lance(Source):
         self.video_rows = {} if pictures else self._video_rows(lance, path)
         cameras = pictures or sorted({key for _, key in self.video_rows})
         self.camera = choose_camera(cameras, camera, self.what)
-        self.names = [n for n in schema.names if n not in BOOKKEEPING and n not in pictures]
         self.info = {"camera": self.camera}
         self.leave_out(*(name for name in cameras if name != self.camera))
+        self.widths: dict[str, int] = {}  # bytes of a row, by column of numbers
+        for field in schema:
+            width = row_bytes(field.type)
+            if field.name in BOOKKEEPING or field.name in pictures:
+                continue
+            if width is None:
+                self.leave_out(field.name)
+            else:
+                self.widths[field.name] = width
 
     def _is_bytes(self, kind: Any) -> bool:
         return bool(self.pa.types.is_binary(kind) or self.pa.types.is_large_binary(kind))
@@ -113,10 +129,10 @@ class Lance(Source):
         """The columns of numbers."""
         start, length = int(self.starts[episode]), int(self.lengths[episode])
         what = f"{self.what}, episode {episode}"
+        ask(length * sum(self.widths.values()), self.stored, what)
         with reading(what):
-            part = self.table.to_table(columns=self.names, offset=start, limit=length)
-        found = {name: to_array(part.column(name), f"{what}: {name}") for name in self.names}
-        self.leave_out(*(name for name, values in found.items() if values is None))
+            part = self.table.to_table(columns=list(self.widths), offset=start, limit=length)
+        found = {name: to_array(part.column(name), f"{what}: {name}") for name in self.widths}
         return {name: values for name, values in found.items() if values is not None}
 
 

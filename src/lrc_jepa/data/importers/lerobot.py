@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lrc_jepa.data.importers.arrow import to_array
+from lrc_jepa.data.importers.arrow import PER_CELL, ask_for, to_array
 from lrc_jepa.data.importers.base import (
     BOOKKEEPING,
     Source,
@@ -25,18 +25,17 @@ from lrc_jepa.data.importers.base import (
     inside,
     json_number,
     need,
+    read_described,
     reading,
 )
 from lrc_jepa.data.importers.images import decode_image
 from lrc_jepa.data.importers.video import frames_at
 from lrc_jepa.errors import BadInput
-from lrc_jepa.files import read_json
 
 Array = NDArray[Any]
 VERSIONS = ("v2.0", "v2.1", "v3.0")
 FIELD = re.compile(r"\{(\w+)(?::0?(\d{1,2})d)?\}")
-BATCH = 64
-MOST_LINE_BYTES = 1 << 24
+MOST_LINE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class LeRobot(Source):
         self.what = f"LeRobot dataset {root.name}"
         self.pq = need("pyarrow.parquet", "lerobot", "reading LeRobot datasets")
         self.root = root
-        self.meta = read_json(root / "meta" / "info.json", self.what)
+        self.meta = read_described(root / "meta" / "info.json", self.what)
         self.version = str(self.meta.get("codebase_version"))[:20]
         if self.version not in VERSIONS:
             raise BadInput(f"{self.what} has version {self.version}; {', '.join(VERSIONS)} are read")
@@ -153,10 +152,12 @@ class LeRobot(Source):
         if not files:
             raise BadInput(f"{self.what} has no meta/episodes/*/*.parquet")
         for file in files:
-            with reading(f"{self.what}: {file.name} of meta/episodes"):
-                schema = self.pq.read_schema(file).names
-                wanted = [n for n in schema if not n.startswith("stats/")]
-                rows += self.pq.read_table(file, columns=wanted).to_pylist()
+            what = f"{self.what}: {file.name} of meta/episodes"
+            with reading(what):
+                table = self.pq.ParquetFile(file)
+                wanted = [n for n in table.schema_arrow.names if not n.startswith("stats/")]
+                ask_for(table.metadata, wanted, range(table.num_row_groups), what, PER_CELL)
+                rows += table.read(columns=wanted).to_pylist()
         rows.sort(key=lambda row: whole(row.get("episode_index"), "episode_index", self.what))
         return [self._place_v3(order, row) for order, row in enumerate(rows)]
 
@@ -198,7 +199,9 @@ class LeRobot(Source):
                 missing = [n for n in self.names if n not in there]
                 if missing or "episode_index" not in there:
                     raise BadInput(f"{what} lacks the column {(missing or ['episode_index'])[0][:80]}")
-                self._table = place.data, file.read(columns=self.names + bookkeeping)
+                wanted = self.names + bookkeeping
+                ask_for(file.metadata, wanted, range(file.num_row_groups), what)
+                self._table = place.data, file.read(columns=wanted)
         table = self._table[1]
         numbers = to_array(table.column("episode_index"), what)
         mine = np.flatnonzero(numbers == place.number) if numbers is not None else np.zeros(0, int)
@@ -264,7 +267,9 @@ class LeRobot(Source):
                 if at + rows > start and at < stop:
                     groups.append((group, at))
                 at += rows
-            batches = file.iter_batches(BATCH, row_groups=[g for g, _ in groups], columns=[self.camera])
+            ask_for(file.metadata, [self.camera], [g for g, _ in groups], what)
+            # One by one: a packed table may hold one large picture many times.
+            batches = file.iter_batches(1, row_groups=[g for g, _ in groups], columns=[self.camera])
         at = groups[0][1] if groups else 0
         while at < stop:
             with reading(what):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,24 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from lrc_jepa.data.importers.base import Source, checked_lengths, choose_camera, numeric, reading
-from lrc_jepa.data.importers.hdf5 import check_dataset, members, open_file, row_blocks
+from lrc_jepa.data.importers.base import (
+    WIDEST,
+    Source,
+    checked_lengths,
+    choose_camera,
+    numeric,
+    read_described,
+)
+from lrc_jepa.data.importers.hdf5 import (
+    FIRST_FRAMES,
+    check_dataset,
+    members,
+    open_file,
+    read_rows,
+    row_blocks,
+)
 from lrc_jepa.data.importers.images import converter, decode_image, is_image
 from lrc_jepa.errors import BadInput
-from lrc_jepa.files import read_json
 
 Array = NDArray[Any]
 MAIN = "main_data.hdf5"
@@ -41,13 +54,9 @@ def _flat(group: h5py.Group, prefix: str, what: str, depth: int = 0) -> dict[str
     return found
 
 
-def _is_jpeg(dataset: h5py.Dataset) -> bool:
-    """Whether rows are encoded pictures: variable-length bytes, or equally long ones."""
-    if h5py.check_vlen_dtype(dataset.dtype) == np.uint8 and dataset.ndim == 1:
-        return True
-    if dataset.dtype != np.uint8 or dataset.ndim != 2 or len(dataset) == 0 or dataset.shape[1] < 4:
-        return False
-    return bytes(dataset[0, :3]) == b"\xff\xd8\xff"
+def _varies(dataset: h5py.Dataset) -> bool:
+    """Whether rows are bytes, each row as many as it likes."""
+    return bool(h5py.check_vlen_dtype(dataset.dtype) == np.uint8)
 
 
 class Minari(Source):
@@ -55,7 +64,7 @@ class Minari(Source):
 
     def __init__(self, folder: Path, camera: str | None) -> None:
         self.what = f"Minari dataset {folder.name if folder.name != 'data' else folder.parent.name}"
-        metadata = read_json(folder / "metadata.json", self.what)
+        metadata = read_described(folder / "metadata.json", self.what)
         if metadata.get("data_format", "hdf5") != "hdf5":
             raise BadInput(f"{self.what} is stored as {str(metadata['data_format'])[:40]}, not as HDF5")
         path = folder / MAIN
@@ -77,10 +86,9 @@ class Minari(Source):
             raise BadInput(f"{self.what} has {len(groups)} episodes, but its metadata says {claimed}")
         self.episodes = [groups[name] for name in wanted]
         first = self._episode(0)
-        with reading(self.what):
-            cameras = [n for n, d in first.items() if n.startswith("observations") and self._pictures(d)]
+        cameras = [n for n, d in first.items() if n.startswith("observations") and self._pictures(d)]
         self.camera = choose_camera(cameras, camera, self.what)
-        self.jpeg = _is_jpeg(first[self.camera])
+        self.jpeg = self._is_jpeg(first[self.camera])
         lengths = []
         for number in range(len(self.episodes)):
             lengths.append(len(self._dataset(self._episode(number), number, self.camera)))
@@ -89,7 +97,16 @@ class Minari(Source):
         self.info["action_bounds"] = _bounds(metadata)
 
     def _pictures(self, dataset: h5py.Dataset) -> bool:
-        return bool(dataset.shape) and (is_image(dataset.shape[1:], dataset.dtype) or _is_jpeg(dataset))
+        return bool(dataset.shape) and (is_image(dataset.shape[1:], dataset.dtype) or self._is_jpeg(dataset))
+
+    def _is_jpeg(self, dataset: h5py.Dataset) -> bool:
+        """Whether rows are encoded pictures: variable-length bytes, or equally long ones."""
+        if _varies(dataset) and dataset.ndim == 1:
+            return True
+        if dataset.dtype != np.uint8 or dataset.ndim != 2 or len(dataset) == 0 or dataset.shape[1] < 4:
+            return False
+        check_dataset(dataset, self.size, self.what)
+        return bytes(read_rows(dataset, 0, 1, self.what)[0, :3]) == b"\xff\xd8\xff"
 
     def _episode(self, number: int) -> dict[str, h5py.Dataset]:
         return _flat(self.episodes[number], "", f"{self.what}, episode {number}")
@@ -105,18 +122,20 @@ class Minari(Source):
         dataset = self._dataset(self._episode(episode), episode, self.camera)
         what = f"{self.what}, episode {episode}"
         chunk = dataset.chunks[0] if dataset.chunks else 1
+        blocks: Iterable[tuple[int, int]] = row_blocks(dataset, 0, len(dataset), chunk)
         if self.jpeg:
-            for block in row_blocks(dataset, 0, len(dataset), chunk, what):
-                for row in block:
+            if _varies(dataset):  # one by one: many rows may share one long picture
+                blocks = ((row, row + 1) for row in range(len(dataset)))
+            for begin, end in blocks:
+                for row in read_rows(dataset, begin, end, what):
                     yield decode_image(bytes(row), what)
             return
         brightest = 255.0
         if dataset.dtype.kind == "f":
-            with reading(what):
-                brightest = float(np.max(dataset[:64]))
+            brightest = float(np.max(read_rows(dataset, 0, min(FIRST_FRAMES, len(dataset)), what)))
         convert = converter(dataset.shape[1:], dataset.dtype, brightest, what)
-        for block in row_blocks(dataset, 0, len(dataset), chunk, what):
-            yield from map(convert, block)
+        for begin, end in blocks:
+            yield from map(convert, read_rows(dataset, begin, end, what))
 
     def columns(self, episode: int) -> Mapping[str, Array]:
         """Actions, and every number that is recorded for each frame."""
@@ -131,10 +150,10 @@ class Minari(Source):
             if not told or self._pictures(dataset) or dataset.dtype.kind not in "biuf":
                 self.leave_out(name)
                 continue
-            check_dataset(dataset, self.size, f"{self.what}, episode {episode}: {name}")
-            if len(dataset) == length and dataset[:1].size <= 1024:
-                with reading(f"{self.what}, episode {episode}: {name}"):
-                    columns[name] = dataset[:]
+            what = f"{self.what}, episode {episode}: {name}"
+            check_dataset(dataset, self.size, what)
+            if len(dataset) == length and math.prod(dataset.shape[1:]) <= WIDEST:
+                columns[name] = read_rows(dataset, 0, length, what)
             else:
                 self.leave_out(name)
         return columns
@@ -143,8 +162,7 @@ class Minari(Source):
         parts = []
         for name in sorted(n for n in found if n == "actions" or n.startswith("actions/")):
             dataset = self._dataset(found, episode, name)
-            with reading(f"{self.what}, episode {episode}: {name}"):
-                values = numeric(dataset[:])
+            values = numeric(read_rows(dataset, 0, len(dataset), f"{self.what}, episode {episode}: {name}"))
             if values is None:
                 raise BadInput(f"{self.what}, episode {episode}: {name} does not hold numbers")
             parts.append(values.reshape(len(values), math.prod(values.shape[1:])))

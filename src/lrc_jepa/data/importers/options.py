@@ -19,6 +19,8 @@ class Options(Checked):
 
     size: Annotated[int, Range(8, 1024)] = 64
     """Side of the square frames."""
+    max_memory: Count = 268
+    """Most MB that one packed piece of a file may take in memory, beyond four times its own size."""
     crop: Crop = "centre"
     """How frames become square: cut out the middle, pad with black, or squash the longer side."""
     stride: Count = 1

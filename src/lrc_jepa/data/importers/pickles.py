@@ -2,7 +2,8 @@
 
 Only numpy arrays, numpy scalars, plain containers, strings and numbers are admitted. Even numpy's own
 constructors are never called on the pickle's word: stand-ins collect what it says, and arrays are made
-from that after checking. Instructions that build any other object are refused.
+from that after checking. Instructions that build any other object are refused. Each instruction is
+counted as memory, and lists that hold one list many times are counted unfolded.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.data.arrays import FAILURES, one_line
+from lrc_jepa.data.budget import Meter, ask
 from lrc_jepa.errors import BadInput
 
-MOST_BYTES = 1 << 30
+PER_OPCODE = 128  # bytes: an empty list of one byte is 56, and its places on the stack and in the memo
+PER_VALUE = 32
 _Unpickler: Any = pickle._Unpickler  # type: ignore[attr-defined]  # the one written in Python
 KINDS = "biufSU"
 
@@ -102,6 +105,18 @@ PLACES = {
 } | {"numpy"}
 
 
+class _Metered(dict[int, Callable[[Any], None]]):
+    """The instructions, each counted when it is looked up."""
+
+    def __init__(self, instructions: dict[int, Callable[[Any], None]], meter: Meter) -> None:
+        super().__init__(instructions)
+        self.meter = meter
+
+    def __getitem__(self, opcode: int) -> Callable[[Any], None]:
+        self.meter.take(PER_OPCODE)
+        return super().__getitem__(opcode)
+
+
 class _Reader(_Unpickler):  # type: ignore[misc]
     """The pure Python unpickler, without the instructions that make objects.
 
@@ -109,6 +124,11 @@ class _Reader(_Unpickler):  # type: ignore[misc]
     """
 
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = dict(_Unpickler.dispatch)
+
+    def __init__(self, data: bytes, meter: Meter) -> None:
+        super().__init__(io.BytesIO(data))
+        self.meter = meter
+        self.dispatch = _Metered(_Reader.dispatch, meter)  # type: ignore[misc]
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in OLD_BYTES:
@@ -132,12 +152,21 @@ class _Reader(_Unpickler):  # type: ignore[misc]
             raise pickle.UnpicklingError("it changes an object")
         self.stack[-1].set_state(state)
 
+    def load_bytearray8(self) -> None:
+        """As the original, which sets aside what the pickle claims before it reads."""
+        size = int.from_bytes(self.read(8), "little")
+        data = self.read(min(size, self.meter.stored))
+        if len(data) != size:
+            raise pickle.UnpicklingError("it ends too early")
+        self.append(bytearray(data))
+
     def refuse(self) -> None:
         raise pickle.UnpicklingError("it makes an object of a class")
 
 
 _Reader.dispatch[pickle.REDUCE[0]] = _Reader.load_reduce
 _Reader.dispatch[pickle.BUILD[0]] = _Reader.load_build
+_Reader.dispatch[pickle.BYTEARRAY8[0]] = _Reader.load_bytearray8
 for _opcode in (
     pickle.INST,
     pickle.OBJ,
@@ -148,6 +177,9 @@ for _opcode in (
     pickle.EXT1,
     pickle.EXT2,
     pickle.EXT4,
+    pickle.EMPTY_SET,
+    pickle.ADDITEMS,
+    pickle.FROZENSET,
     pickle.NEXT_BUFFER,
     pickle.READONLY_BUFFER,
 ):
@@ -177,12 +209,22 @@ def _resolve(value: Any, known: dict[int, Any]) -> Any:
     raise pickle.UnpicklingError(f"it holds a {type(value).__name__}")
 
 
+def _unfolded(value: Any, known: dict[int, int]) -> int:
+    """Bytes of a value when what it holds many times is copied each time, as making an array does."""
+    if not isinstance(value, (list, tuple, dict)):
+        return value.nbytes if isinstance(value, np.ndarray) else PER_VALUE
+    if id(value) not in known:
+        items = value.values() if isinstance(value, dict) else value
+        known[id(value)] = PER_VALUE + sum(_unfolded(item, known) for item in items)
+    return known[id(value)]
+
+
 def load_numbers(path: Path, what: str) -> Any:
     """The containers, numbers and arrays in a pickle."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise pickle.UnpicklingError("it is larger than 1 GiB")
-        value = _Reader(io.BytesIO(path.read_bytes())).load()
-        return _resolve(value, {})
+        size = path.stat().st_size
+        value = _resolve(_Reader(path.read_bytes(), Meter(size, what)).load(), {})
+        ask(_unfolded(value, {}), size, what)
+        return value
     except (*FAILURES, pickle.UnpicklingError, AttributeError, IndexError, AssertionError) as error:
         raise BadInput(f"{what} is not read: {one_line(error)}") from None

@@ -1,6 +1,7 @@
 """Diffusion policy's zarr replay buffers: data/<column> (rows, ...) and meta/episode_ends.
 
-Codecs are checked before anything is decoded: zarr knows one that unpickles.
+Codecs are checked before anything is decoded: zarr knows one that unpickles. All bytes come through a
+guard that checks each chunk for what it unpacks to.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.data.budget import ask
 from lrc_jepa.data.importers.base import (
     BOOKKEEPING,
     WIDEST,
@@ -25,17 +27,16 @@ from lrc_jepa.data.importers.base import (
     need,
     reading,
 )
-from lrc_jepa.data.importers.blosc import HEADER, check_chunk
-from lrc_jepa.data.importers.hdf5 import row_blocks
+from lrc_jepa.data.importers.hdf5 import FIRST_FRAMES, row_blocks
 from lrc_jepa.data.importers.images import converter, is_image
+from lrc_jepa.data.importers.packed import CHECKS, check_chunk
 from lrc_jepa.errors import BadInput
 
 Array = NDArray[Any]
-MOST_CHUNK_BYTES = 1 << 31
 CHUNK = re.compile(r"(c[/.])?\d+([/.]\d+)*")  # name of a chunk's file below its array
-SAFE_CODECS = frozenset(
-    {"blosc", "zlib", "gzip", "bz2", "lzma", "zstd", "lz4", "shuffle", "delta", "bytes", "transpose"}
-)
+PACKERS = CHECKS.keys() - {"lz4-hdf5"}  # codecs that pack: at most one, the last
+ARRANGERS = frozenset({"shuffle", "delta", "bytes", "transpose"})  # codecs that leave the size as it is
+MOST_DESCRIBED = 1 << 23  # bytes of a file that describes arrays
 
 
 def _codecs(metadata: Any) -> list[str]:
@@ -46,15 +47,41 @@ def _codecs(metadata: Any) -> list[str]:
     return [str(codec.to_dict().get("name")) for codec in metadata.codecs]
 
 
+def _guarded(store: Any, chunks: Mapping[str, tuple[str, int]], what: str) -> Any:
+    """A store that hands out nothing unchecked; `chunks` holds each array's packer and chunk size."""
+    storage = need("zarr.storage", "zarr", "reading zarr")
+
+    class Guard(storage.WrapperStore):  # type: ignore[misc, name-defined]
+        async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+            found = await super().get(key, prototype, byte_range)
+            array = next((path for path in chunks if key.startswith(f"{path}/")), None)
+            if found is None or array is None or not CHUNK.fullmatch(key.removeprefix(f"{array}/")):
+                if found is not None and len(found) > MOST_DESCRIBED:
+                    raise BadInput(f"{what}: {key[:80]} is too large")
+                return found
+            codec, size = chunks[array]
+            if codec:
+                check_chunk(codec, found.to_bytes(), size, f"{what}: {array}")
+            return found
+
+    return Guard(store)
+
+
 class Replay(Source):
     """A replay buffer."""
 
     def __init__(self, path: Path, camera: str | None) -> None:
         self.what, self.path = path.name, path
         zarr = need("zarr", "zarr", "reading zarr")
+        self.chunks: dict[str, tuple[str, int]] = {}  # by array: codec that packs, bytes unpacked
+        self.stored: dict[str, int] = {}  # by array: bytes in the file
         with reading(self.what):
-            store = zarr.storage.ZipStore(path, mode="r") if path.is_file() else str(path)
-            root = zarr.open_group(store, mode="r")
+            self._check_zip()
+            kinds = zarr.storage
+            store = (
+                kinds.ZipStore(path, mode="r") if path.is_file() else kinds.LocalStore(path, read_only=True)
+            )
+            root = zarr.open_group(_guarded(store, self.chunks, self.what), mode="r")
             data, meta = root.get("data"), root.get("meta")
             if not isinstance(data, zarr.Group) or not isinstance(meta, zarr.Group):
                 raise BadInput(f"{self.what} has no groups data and meta")
@@ -83,8 +110,7 @@ class Replay(Source):
                 left_out.append(name)
         brightest = 255.0
         if self.pixels.dtype.kind == "f":
-            with reading(self.what):
-                brightest = float(np.max(self.pixels[: min(64, self.rows)]))
+            brightest = float(np.max(self._read(self.pixels, 0, min(FIRST_FRAMES, self.rows))))
         self.convert = converter(self.pixels.shape[1:], self.pixels.dtype, brightest, self.what)
         self.info = {"camera": self.camera, "left_out": sorted(left_out)}
 
@@ -93,8 +119,7 @@ class Replay(Source):
         if ends.ndim != 1 or ends.dtype.kind not in "iu" or not 0 < ends.shape[0] < 1 << 30:
             raise BadInput(f"{what} is not a list of whole numbers")
         self._safe(ends, what)
-        with reading(what):
-            values = np.asarray(ends[:])
+        values = self._read(ends, 0, ends.shape[0])
         if (values > 1 << 40).any():
             raise BadInput(f"{what} is impossibly large")
         stops = np.concatenate([[0], values.astype(np.int64)])
@@ -103,19 +128,37 @@ class Replay(Source):
     def _safe(self, array: Any, what: str) -> None:
         with reading(what):
             codecs = _codecs(array.metadata)
-        unknown = [name for name in codecs if name not in SAFE_CODECS]
-        if unknown or "blosc" in codecs[:-1]:
-            name = (unknown or ["blosc"])[0]
-            raise BadInput(f"{what} is packed with {name[:40]!r} in a way that is not read")
+        last = codecs[-1] if codecs and codecs[-1] in PACKERS else ""
+        unknown = [name for name in codecs[: len(codecs) - bool(last)] if name not in ARRANGERS]
+        if unknown:
+            raise BadInput(f"{what} is packed with {unknown[0][:40]!r} in a way that is not read")
         size = math.prod(array.chunks) * array.dtype.itemsize
-        if not 0 < size <= MOST_CHUNK_BYTES:
+        if size < 1:
             raise BadInput(f"{what} claims chunks of {array.chunks}")
-        if codecs and codecs[-1] == "blosc":
-            for stored, head in self._chunks(array):
-                check_chunk(head, stored, size, what)
+        stored = sum(self._chunks(array))
+        ask(2 * size, stored, what)
+        self.chunks[str(array.path)], self.stored[str(array.path)] = (last, size), stored
 
-    def _chunks(self, array: Any) -> Iterator[tuple[int, bytes]]:
-        """Size and first bytes of each stored chunk of an array.
+    def _check_zip(self) -> None:
+        """Refuse a zip whose members unpack to much more than they take."""
+        if self.path.is_file():
+            with zipfile.ZipFile(self.path) as archive:
+                for info in archive.infolist():
+                    ask(info.file_size, info.compress_size, f"{self.what}: {info.filename[:80]}")
+
+    def _read(self, array: Any, start: int, stop: int) -> Array:
+        """Rows of an array that `_safe` has passed."""
+        what = f"{self.what}: {array.path}"
+        needed = (stop - start) * math.prod(array.shape[1:]) * array.dtype.itemsize
+        ask(needed, self.stored[str(array.path)], what)
+        with reading(what):
+            rows = np.asarray(array[start:stop])
+            if len(rows) != stop - start:
+                raise ValueError("rows are missing")
+        return rows
+
+    def _chunks(self, array: Any) -> Iterator[int]:
+        """Size of each stored chunk of an array.
 
         zarr itself would go through every chunk the header claims to have.
         """
@@ -125,16 +168,13 @@ class Replay(Source):
                 with zipfile.ZipFile(self.path) as archive:
                     for info in archive.infolist():
                         if CHUNK.fullmatch(info.filename.removeprefix(f"{path}/")):
-                            with archive.open(info) as stream:
-                                yield info.file_size, stream.read(HEADER)
+                            yield info.file_size
                 return
             root = self.path / path
             for folder, _, files in os.walk(root):
                 for file in (Path(folder) / name for name in files):
                     if CHUNK.fullmatch(file.relative_to(root).as_posix()):
-                        with file.open("rb") as handle:
-                            head = handle.read(HEADER)
-                            yield handle.seek(0, os.SEEK_END), head
+                        yield file.stat().st_size
 
     def _checked(self, array: Any, what: str) -> Any:
         self._safe(array, what)
@@ -153,18 +193,14 @@ class Replay(Source):
         """Every frame, read along the chunks."""
         start = int(self.starts[episode])
         stop = start + int(self.lengths[episode])
-        what = f"{self.what}: {self.camera}"
-        for block in row_blocks(self.pixels, start, stop, int(self.pixels.chunks[0]), what):
-            yield from map(self.convert, block)
+        for begin, end in row_blocks(self.pixels, start, stop, int(self.pixels.chunks[0])):
+            yield from map(self.convert, self._read(self.pixels, begin, end))
 
     def columns(self, episode: int) -> Mapping[str, Array]:
         """The columns of numbers."""
         start = int(self.starts[episode])
-        found = {}
-        for name, array in self.quantities.items():
-            with reading(f"{self.what}: {name}"):
-                found[name] = np.asarray(array[start : start + int(self.lengths[episode])])
-        return found
+        stop = start + int(self.lengths[episode])
+        return {name: self._read(array, start, stop) for name, array in self.quantities.items()}
 
 
 def sniff(path: Path) -> bool:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.data.arrays import load_npz, one_line
+from lrc_jepa.data.budget import Meter
 from lrc_jepa.data.importers.base import BOOKKEEPING, numeric
 from lrc_jepa.errors import BadInput
 
@@ -28,6 +29,7 @@ Array = NDArray[Any]
 ACTION = re.compile(r"actions?([._\-\[ ].*|\d.*)?")
 NUMBERED = re.compile(r"(.+?)[._\[ -]?\d+\]?")
 MOST_COLUMNS = 10_000
+PER_COLUMN, PER_CELL = 400, 16  # bytes
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ def _read_csv(file: Path, *, by_episode: bool) -> dict[str, Table]:
         raise BadInput(f"{file.name} has no column episode, which a table for several recordings needs")
     key = header.index("episode") if "episode" in header else None
     episodes: dict[str, list[_Cells]] = {}
+    meter = Meter(file.stat().st_size, file.name)
     last = None
     for line, row in lines:
         if len(row) != len(header):
@@ -111,7 +114,11 @@ def _read_csv(file: Path, *, by_episode: bool) -> dict[str, Table]:
         if episode != last and episode in episodes:
             raise BadInput(f"{file.name}: line {line} comes back to episode {episode[:40]!r}")
         last = episode
-        cells = episodes.setdefault(episode, [_Cells(name) for name in header])
+        if episode not in episodes:
+            meter.take(PER_COLUMN * len(header))
+            episodes[episode] = [_Cells(name) for name in header]
+        meter.take(PER_CELL * len(header))
+        cells = episodes[episode]
         for cell, value in zip(cells, row, strict=True):
             cell.add(value, line)
     if not episodes:

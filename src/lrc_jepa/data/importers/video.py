@@ -12,11 +12,13 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.data.budget import ask
 from lrc_jepa.data.importers.base import reading
 from lrc_jepa.data.importers.images import MOST_PIXELS
 from lrc_jepa.errors import BadInput
 
 Frame = NDArray[np.uint8]
+PER_PIXEL = 30  # bytes: a decoder keeps up to sixteen earlier frames, and the one shown becomes RGB
 SUFFIXES = frozenset({".mp4", ".mkv", ".avi", ".mov", ".webm", ".m4v"})
 # Playlists and the like would let a file name other files or addresses: only real containers are read.
 CONTAINERS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi"
@@ -38,6 +40,8 @@ def _opened(file: Path | bytes, what: str) -> Iterator[tuple[Any, Any]]:
                 stream = container.streams.video[0]
                 if stream.width * stream.height > MOST_PIXELS or stream.width * stream.height < 1:
                     raise BadInput(f"{what} claims frames of {stream.width} x {stream.height} pixels")
+                size = len(file) if isinstance(file, bytes) else file.stat().st_size
+                ask(PER_PIXEL * stream.width * stream.height, size, what)
                 # FFmpeg's own threads may wait for Python's lock while Python waits for them to end.
                 stream.thread_type, stream.codec_context.thread_count = "NONE", 1
             yield container, stream
@@ -52,7 +56,7 @@ def _decoded(container: Any, stream: Any, what: str) -> Iterator[Any]:
             frame = next(frames, None)
             if frame is None:
                 return
-            if frame.width * frame.height > MOST_PIXELS:
+            if frame.width * frame.height > max(MOST_PIXELS // 8, stream.width * stream.height):
                 raise BadInput(f"{what} holds a frame of {frame.width} x {frame.height} pixels")
         yield frame
 
