@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 
 from lrc_jepa import cli
-from lrc_jepa.config import ObjectiveConfig, VarianceRegConfig
+from lrc_jepa.config import ObjectiveConfig, VarianceRegConfig, to_dict
 from lrc_jepa.data.clips import Clips, Split
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.errors import BadInput
@@ -41,6 +43,7 @@ def made_up_clip(config, count=6, seed=0, **extra):
 
 KNOWN = {
     "lrc": {"encoder": 5_501_376, "total": 21_154_420, "planning": 18_034_728},
+    "lrc-z": {"encoder": 5_501_376, "total": 18_034_728},
     "lwm": {"encoder": 5_501_376, "total": 18_034_728},
     "pldm": {"encoder": 5_501_376, "total": 18_034_728},
     "dino-wm": {"encoder": 22_056_576, "predictor": 19_700_000},
@@ -107,6 +110,59 @@ def test_published_and_matched_weight_of_lwm():
     assert get_recipe("pusht-lwm-0.05-paper").objective.weights["sigreg"] == 0.05
     grid = get_recipe("pusht-lwm-paper").objective.sigreg
     assert (grid.knots, grid.reach, grid.projections) == (33, 3.0, 1024)
+
+
+@pytest.mark.parametrize("size", ["paper", "micro", "debug"])
+def test_lrc_z_differs_from_lrc_by_the_second_stream_alone(size):
+    def flat(config, path=""):
+        if not isinstance(config, dict):
+            return {path: config}
+        return {k: v for name, part in config.items() for k, v in flat(part, f"{path}.{name}").items()}
+
+    def differs(one, other):
+        one, other = (flat(to_dict(get_recipe(f"pusht-{name}-{size}"))) for name in (one, other))
+        keys = {k for k in {*one, *other} if one.get(k) != other.get(k)}
+        return {k for k in keys if k not in (".recipe", ".system")}
+
+    found = differs("lrc", "lrc-z")
+    second = (".model.context", ".model.decoder", ".model.family")
+    terms = {".objective.weights.context", ".objective.weights.reconstruction"}
+    assert {k for k in found if not k.startswith(second)} == terms
+    grid = {".objective.sigreg.knots", ".objective.sigreg.reach"}
+    assert differs("lrc-z", "lwm-0.05") == grid
+    assert differs("lrc-z", "lwm") == grid | {".objective.weights.sigreg"}
+
+
+def test_the_table_of_readings_says_what_the_recipe_has():
+    page = (Path(__file__).parents[1] / "docs" / "systems.md").read_text()
+    table = page.partition("## How the paper was read")[2].partition("## ")[0]
+    fields = re.findall(r"\| `([\w.]+) = ([^`]+)` \|", table)
+    assert len(fields) > 15
+    recipe = get_recipe("bridge-lrc-paper")
+    for path, told in fields:
+        value = recipe
+        for name in path.split("."):
+            value = value[name] if isinstance(value, dict) else getattr(value, name)
+        assert str(value) == told, path
+
+
+def test_lrc_z_is_lrcs_own_z():
+    """With the same weights: the same latents, predictions and SIGReg."""
+    both = {name: get_recipe(f"tworoom-{name}-debug") for name in ("lrc", "lrc-z")}
+    torch.manual_seed(0)
+    full, alone = (build_model(config).eval() for config in both.values())
+    own = set(alone.state_dict())
+    assert {k for k in full.state_dict() if k.partition(".")[0] not in ("context", "decoder")} == own
+    alone.load_state_dict({k: v for k, v in full.state_dict().items() if k in own})
+    clip = made_up_clip(both["lrc"])
+    with torch.no_grad():
+        told = [
+            Objective(config.objective, model, 0)(model.outputs(clip), 0)
+            for model, config in ((full, both["lrc"]), (alone, both["lrc-z"]))
+        ]
+    for term in ("prediction", "sigreg"):
+        assert float(told[0][term]) == pytest.approx(float(told[1][term]), rel=1e-5)
+    assert set(told[1]) == {"prediction", "sigreg", "total"}
 
 
 def test_pldm_has_the_published_table():

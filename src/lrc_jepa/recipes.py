@@ -138,15 +138,21 @@ def _with(config: RunConfig, weights: dict[str, float], model: dict[str, Any], *
 ONE_STREAM: dict[str, Any] = {"family": "compact", "context": None, "decoder": None}
 
 
+def _lrc_z(config: RunConfig) -> RunConfig:
+    """LRC-JEPA without its second stream, and nothing else changed: what u and the decoder are worth."""
+    kept = {term: config.objective.weights[term] for term in ("prediction", "sigreg")}
+    return _with(config, kept, ONE_STREAM)
+
+
 def _lwm(config: RunConfig, weight: float = 0.09) -> RunConfig:
-    """LeWorldModel: LRC-JEPA's z alone, SIGReg on its authors' grid and with their weight."""
+    """LeWorldModel as its authors publish it: `lrc-z` with SIGReg on their grid and with their weight."""
     made = _with(config, {"prediction": 1.0, "sigreg": weight}, ONE_STREAM)
     grid = replace(made.objective.sigreg, knots=33, reach=3.0)
     return replace(made, objective=replace(made.objective, sigreg=grid))
 
 
 def _lwm_matched(config: RunConfig) -> RunConfig:
-    """LWM with the SIGReg weight that LRC-JEPA has."""
+    """LWM with the SIGReg weight that LRC-JEPA has; the grid is still that of LWM's authors."""
     return _lwm(config, 0.05)
 
 
@@ -297,6 +303,7 @@ SYSTEMS: dict[str, Callable[[RunConfig], RunConfig]] = {
     "lwm+idm": _extended(_lwm, "idm"),
     "lwm+within": _extended(_lwm, "within"),
     "lwm+within+idm": _extended(_lwm, "within", "idm"),
+    "lrc-z": _lrc_z,
     "lwm": _lwm,
     "lwm-0.05": _lwm_matched,
     "pldm": _pldm,
