@@ -16,7 +16,7 @@ from lrc_jepa.errors import BadInput
 class Inner:
     """Numbers below."""
 
-    rate: Annotated[float, Range(0, open=True)] = 0.5
+    rate: Annotated[float, Range(0, open="low")] = 0.5
     """A rate."""
     deep: bool = False
     """A switch."""
@@ -116,7 +116,7 @@ WRONG = [
     (["q", "--seed"], "--seed wants a value after it"),
     (["q", "--pair", "1"], "--pair wants 2 values after it"),
     (["q", "--weights", "one"], "--weights wants a name and a number"),
-    (["q", "--weights.one", "x"], "--weights one must be a number, not 'x'"),
+    (["q", "--weights.one", "x"], "--weights.one must be a number, not 'x'"),
     (["q", "r"], "lrc try does not know what to do with 'r'"),
     (["q", "--samplez", "3"], "did you mean --samples"),
     (["q", "--zzzzzz"], "lrc try --help lists what there is"),

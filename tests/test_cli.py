@@ -94,7 +94,16 @@ def test_training_refuses_bad_data_and_harms_nothing(store, capsys, tmp_path):
     out = ("--out", tmp_path / "run")
     refused("train", "tworoom-lrc-debug", "--data", half, *out, capsys=capsys, match="index.npz")
     refused("train", "tworoom-lrc-debug", "--data", tmp_path / "no", *out, capsys=capsys, match="no dataset")
-    refused("train", "cube-lrc-debug", "--data", store.path, *out, capsys=capsys, match="action dimensions")
+    refused("train", "bridge-lrc-debug", "--data", store.path, *out, capsys=capsys, match="action dimensions")
+    refused(
+        "train",
+        "cube-lrc-debug",
+        "--data",
+        store.path,
+        *out,
+        capsys=capsys,
+        match="comes from tworoom, the recipe is for cube",
+    )
     refused(
         "train", "tworoom-lrc-micro", "--data", store.path, *out, capsys=capsys, match="frames of 32 pixels"
     )

@@ -18,7 +18,8 @@ from test_plan import Walk
 
 from lrc_jepa.commands import ablate, intervene, nuisance, probe, recover, stress
 from lrc_jepa.commands.train import ensure_trained
-from lrc_jepa.config import ClipConfig, with_value
+from lrc_jepa.config import ClipConfig
+from lrc_jepa.config_tree import with_value
 from lrc_jepa.data.clips import Clips, Split
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store

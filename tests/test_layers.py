@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import lrc_jepa
-from lrc_jepa import config
+from lrc_jepa import config, config_tree
 
 ROOT = Path(lrc_jepa.__file__).parent
 BASE = {
@@ -22,6 +22,7 @@ BASE = {
     "rows",
     "device",
     "config",
+    "config_tree",
     "console",
     "__init__",
 }
@@ -98,8 +99,8 @@ def test_config_survives_json_and_refuses_unknown_keys():
     from lrc_jepa.recipes import get_recipe
 
     recipe = get_recipe("tworoom-lrc-micro")
-    plain = json.loads(json.dumps(config.to_dict(recipe)))
-    assert config.from_dict(config.RunConfig, plain) == recipe
+    plain = json.loads(json.dumps(config_tree.to_dict(recipe)))
+    assert config_tree.from_dict(config.RunConfig, plain) == recipe
     plain["train"]["learning_rate"] = 1
     with pytest.raises(BadInput, match="learning_rate"):
-        config.from_dict(config.RunConfig, plain)
+        config_tree.from_dict(config.RunConfig, plain)

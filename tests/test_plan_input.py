@@ -19,10 +19,10 @@ from lrc_jepa.plan.search import Box, episode_generators
 from lrc_jepa.train.checkpoint import newest_checkpoint
 
 BAD_CONFIGS = [
-    ({"horizon": 0}, "needs a horizon and iterations of at least 1"),
-    ({"iterations": 0}, "needs a horizon and iterations of at least 1"),
-    ({"elites": 65}, "2 to 64 elites"),
-    ({"time_budget_ms": -1.0}, "cannot be negative"),
+    ({"horizon": 0}, "horizon must be at least 1, not 0"),
+    ({"iterations": 0}, "iterations must be at least 1, not 0"),
+    ({"elites": 65}, "2 to 64 can be elites, not 65"),
+    ({"time_budget_ms": -1.0}, "time_budget_ms must be at least 0, not -1.0"),
 ]
 
 
@@ -43,11 +43,11 @@ def test_bad_choices_are_refused():
         unit_box(4, 3)
     with pytest.raises(BadInput, match="plan to start from has shape"):
         planned("cem", zero, start=torch.zeros(2, 5, 4))
-    with pytest.raises(BadInput, match="temperature above 0"):
+    with pytest.raises(BadInput, match="temperature must be above 0"):
         planned("mppi", zero, config=dataclasses.replace(CONFIG, temperature=0.0))
-    with pytest.raises(BadInput, match="decay of at least 1"):
+    with pytest.raises(BadInput, match="decay must be at least 1"):
         planned("icem", zero, config=dataclasses.replace(CONFIG, improved=ImprovedConfig(decay=0.5)))
-    with pytest.raises(BadInput, match="at least 1 start"):
+    with pytest.raises(BadInput, match="starts must be at least 1"):
         planned("gradient", zero, config=dataclasses.replace(CONFIG, gradient=GradientConfig(starts=0)))
     with pytest.raises(BadInput, match="can be differentiated"):
         planned("gradient", lambda plans: plans.detach().square().sum(dim=(2, 3)))
@@ -91,15 +91,15 @@ def refused(arguments, monkeypatch, capsys):
 
 WRONG = [
     (["--history", "9"], "a start of 9 frames does not fit a model that sees 1 to 3"),
-    (["--history", "0"], "a start of 0 frames does not fit a model that sees 1 to 3"),
-    (["--horizon", "0"], "horizon must be at least 1, not 0"),
+    (["--history", "0"], "--history must be at least 1, not 0"),
+    (["--horizon", "0"], "--horizon must be at least 1, not 0"),
     (["--execute", "6"], "of a plan of 5 blocks 1 to 5 can be carried out, not 6"),
-    (["--budget", "0"], "budget must be at least 1, not 0"),
+    (["--budget", "0"], "--budget must be at least 1, not 0"),
     (["--planner", "magic"], "there is no planner 'magic'; there is cem, icem"),
-    (["--planner", "mppi", "--temperature", "0"], "temperature above 0"),
-    (["--time-budget-ms", "-5"], "cannot be negative"),
+    (["--planner", "mppi", "--temperature", "0"], "--temperature must be above 0, not 0.0"),
+    (["--time-budget-ms", "-5"], "--time-budget-ms must be at least 0, not -5.0"),
     (["--time-budget-ms", "0.01"], "a time budget of 0.01 ms is shorter than one iteration of the planner"),
-    (["--repetitions", "0"], "at least 1 pair and 1 repetition"),
+    (["--repetitions", "0"], "--repetitions must be at least 1, not 0"),
     (["--repetitions", "2", "--manifest", "a", "b", "c"], "2 repetitions need as many manifests, not 3"),
 ]
 

@@ -11,35 +11,35 @@ import math
 import types
 import typing
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from lrc_jepa.errors import BadInput
 
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers from `low` to `high`; with `open`, neither end is one of them."""
+    """The numbers from `low` to `high`; an end that is open is not one of them."""
 
     low: float = -math.inf
     high: float = math.inf
-    open: bool = False
+    open: Literal["", "low", "high", "both"] = ""
 
     def holds(self, value: float) -> bool:
         """Whether a number lies in the range; infinity and NaN lie in none."""
-        if not math.isfinite(value):
+        if not math.isfinite(value) or not self.low <= value <= self.high:
             return False
-        return self.low < value < self.high if self.open else self.low <= value <= self.high
+        at_open_end = (value == self.low and self.open in ("low", "both")) or (
+            value == self.high and self.open in ("high", "both")
+        )
+        return not at_open_end
 
     def __str__(self) -> str:
-        if math.isinf(self.high) and math.isinf(self.low):
-            return "finite"
-        if math.isinf(self.high):
-            return f"above {self.low:g}" if self.open else f"at least {self.low:g}"
-        if self.high >= LARGEST_SEED:
-            return f"{self.low:g} to {self.high}"
-        return (
-            f"above {self.low:g} and below {self.high:g}" if self.open else f"{self.low:g} to {self.high:g}"
-        )
+        if not self.open and math.isfinite(self.low) and math.isfinite(self.high):
+            return f"{self.low} to {self.high}"
+        above = "above" if self.open in ("low", "both") else "at least"
+        below = "below" if self.open in ("high", "both") else "at most"
+        ends = [(above, self.low), (below, self.high)]
+        return " and ".join(f"{word} {end}" for word, end in ends if math.isfinite(end)) or "a finite number"
 
 
 UNIONS = (types.UnionType, typing.Union)  # int | None is one, Annotated[int, ...] | None the other
@@ -48,10 +48,13 @@ LARGEST_SEED = 2**31 - 1  # a planner's generator has the seed and the number of
 Count = Annotated[int, Range(1)]
 Natural = Annotated[int, Range(0)]
 Seed = Annotated[int, Range(0, LARGEST_SEED)]
-Positive = Annotated[float, Range(0, open=True)]
+Finite = Annotated[float, Range()]
+Positive = Annotated[float, Range(0, open="low")]
 NonNegative = Annotated[float, Range(0)]
 Share = Annotated[float, Range(0, 1)]
 """A part of a whole; none and all of it are shares too."""
+Fraction = Annotated[float, Range(0, 1, open="high")]
+"""A part of a whole, but not all of it."""
 
 
 def check(hint: Any, value: Any, name: str) -> None:
@@ -67,10 +70,22 @@ def check(hint: Any, value: Any, name: str) -> None:
             check(parts[0], value, name)
         elif origin is typing.Literal and value not in parts:
             raise BadInput(f"{name} must be one of {', '.join(map(str, parts))}, not {value!r}")
+        elif origin is dict:
+            for key, item in value.items():
+                check(parts[1], item, f"{name}.{key}")
         elif origin is tuple:
             inner = [parts[0]] * len(value) if parts[-1] is ... else parts
             for part, item in zip(inner, value, strict=False):
                 check(part, item, name)
+
+
+def plain_type(hint: Any) -> Any:
+    """A type without its markers, and without None."""
+    if typing.get_origin(hint) is Annotated:
+        return plain_type(typing.get_args(hint)[0])
+    if typing.get_origin(hint) in UNIONS:
+        return plain_type(next(part for part in typing.get_args(hint) if part is not type(None)))
+    return hint
 
 
 def _check_number(bound: Range, value: Any, name: str) -> None:

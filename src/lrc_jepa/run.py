@@ -21,7 +21,8 @@ from typing import Any
 
 import torch
 
-from lrc_jepa.config import RunConfig, from_dict, to_dict
+from lrc_jepa.config import RunConfig
+from lrc_jepa.config_tree import from_dict, to_dict
 from lrc_jepa.data.clips import Split
 from lrc_jepa.data.limits import UNBOUNDED
 from lrc_jepa.data.store import Store

@@ -27,6 +27,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from lrc_jepa.bench import systems
 from lrc_jepa.bench.measure import alternate
 from lrc_jepa.bench.planners import bench_planners
+from lrc_jepa.bounds import Count, Seed
 from lrc_jepa.commands.arguments import parse
 from lrc_jepa.config import ImprovedConfig, PlanConfig
 from lrc_jepa.console import say, table
@@ -270,11 +271,11 @@ class BenchPlanArgs:
 
     size: Literal["paper", "micro", "debug"] = "paper"
     """Whose network: a recipe's size."""
-    iterations: int = 30
+    iterations: Count = 30
     """CEM iterations in a solve."""
-    rounds: int = 3
+    rounds: Count = 3
     """Solves of each kind, after one to warm up; the fastest counts."""
-    threads: int = 2
+    threads: Count = 2
     """Threads of the processor."""
     compiled: bool = False
     """Measure the compiled rollout too; its warm-up takes minutes."""
@@ -282,9 +283,9 @@ class BenchPlanArgs:
     """Only the two rollouts and the matrix products."""
     runs: tuple[Path, ...] = ()
     """Instead: what every planner reaches on these trained runs, against predictor steps and time."""
-    pairs: int = 150
+    pairs: Count = 150
     """Non-trivial pairs of each run."""
-    seed: int = 42
+    seed: Seed = 42
     """Seed of the pairs and of the planners' candidates."""
     out: Path | None = None
     """Where rows, figure and JSON of --runs go; left out: the run's folder."""

@@ -228,7 +228,7 @@ def bench_planners(
         own, deployment = opened.checkpoint.config.plan, opened.checkpoint.deployment
         box = action_box(deployment, opened.device)
         configs = [dataclasses.replace(c, seed=seed, cost=own.cost) for c in CONTENDERS]
-        check_planning(configs[0], deployment.spec, box)
+        check_planning(configs[0], deployment.spec.history, box)
         steps = [rehearse(config, box).evaluations for config in configs]
         total += sum(steps) + steps[0]
         work.append((opened, configs))

@@ -15,13 +15,14 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lrc_jepa.bounds import Count, Range
 from lrc_jepa.commands.arguments import parse
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import progress_bar, say, table
@@ -46,9 +47,9 @@ class SystemsArgs:
 
     systems: tuple[Path, ...]
     """Folders of runs to time side by side."""
-    trajectories: int = 50
+    trajectories: Annotated[int, Range(2)] = 50
     """Trajectories planned, one at a time."""
-    threads: int = 2
+    threads: Count = 2
     """Threads of the processor."""
     data: Path | None = None
     """Dataset; left out: the one each run was trained on."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from lrc_jepa.bounds import Count, Seed
 from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.console import progress_bar, table
 from lrc_jepa.data.store import Store
@@ -74,11 +75,11 @@ class BenchWorldsArgs:
 
     worlds: Positional[tuple[str, ...]] = tuple(WORLDS)
     """Worlds to collect in; left out: all of them."""
-    size: int = 64
+    size: Count = 64
     """Side of the frames in pixels."""
-    repeats: int = 2
+    repeats: Count = 2
     """Collections of each kind; the fastest counts."""
-    seed: int = 20_000
+    seed: Seed = 20_000
     """Seed of the experts' trials."""
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from lrc_jepa.bounds import Count, Natural
 from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.commands.variants import Protocol, Study, Variant, told
-from lrc_jepa.config import RunConfig, with_value
+from lrc_jepa.config import RunConfig
+from lrc_jepa.config_tree import with_value
 from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput

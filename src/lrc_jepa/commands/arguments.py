@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from lrc_jepa.bounds import UNIONS, check, hints_of
+from lrc_jepa.bounds import check, hints_of, plain_type
 from lrc_jepa.errors import BadInput
 
 T = TypeVar("T")
@@ -53,15 +53,6 @@ class Option:
         """Whether it takes any number of words."""
         parts = typing.get_args(self.plain)
         return typing.get_origin(self.plain) is dict or (bool(parts) and parts[-1] is ...)
-
-
-def plain_type(hint: Any) -> Any:
-    """A type without its markers, and without None."""
-    if typing.get_origin(hint) is Annotated:
-        return plain_type(typing.get_args(hint)[0])
-    if typing.get_origin(hint) in UNIONS:
-        return plain_type(next(part for part in typing.get_args(hint) if part is not type(None)))
-    return hint
 
 
 def options_of(kind: type[Any], prefix: str = "", path: tuple[str, ...] = ()) -> Iterator[Option]:
@@ -234,7 +225,8 @@ def convert(option: Option, words: list[str]) -> Any:
         if len(words) % 2:
             raise BadInput(f"{option.name} wants a name and a number, one after the other")
         value = {
-            k: _read(parts[1], v, f"{option.name} {k}") for k, v in zip(words[::2], words[1::2], strict=True)
+            k: _read(plain_type(parts[1]), v, f"{option.name}.{k}")
+            for k, v in zip(words[::2], words[1::2], strict=True)
         }
     elif typing.get_origin(kind) is tuple:
         inner = [parts[0]] * len(words) if option.many else parts

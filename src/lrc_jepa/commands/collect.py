@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lrc_jepa.bounds import Natural, Seed
 from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.console import progress_bar, say
 from lrc_jepa.data.store import Store
@@ -32,11 +33,11 @@ class CollectArgs:
     """patterned: cells on each side of the pattern."""
     opacity: float = 0.4
     """patterned: weight of the pattern over the scene."""
-    length: int = 0
+    length: Natural = 0
     """Frames per episode; 0: the world's own."""
     mix: dict[str, float] = field(default_factory=dict)
     """Shares of the collecting policies, such as --mix expert 2 random 1; left out: the world's own mix."""
-    seed: int = 0
+    seed: Seed = 0
     """The dataset is a function of this seed."""
     processes: int = 1
     """Processes that simulate side by side; the result is the same for any number."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lrc_jepa.bounds import Count
 from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.console import progress_bar, say
 from lrc_jepa.data.features import write_features
@@ -27,7 +28,7 @@ class FeaturesArgs:
     """Recipe whose backbone sees the frames, such as tworoom-dino-wm-micro."""
     backbone: str = ""
     """Use this backbone in place of the recipe's; pass the same to lrc train as --model.backbone."""
-    batch: int = 64
+    batch: Count = 64
     """Frames at a time."""
     device: str = "auto"
     """auto, cpu or cuda."""

@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from lrc_jepa.bounds import Count
 from lrc_jepa.commands.arguments import Positional, Unprefixed, parse
 from lrc_jepa.console import progress_bar, say, table
 from lrc_jepa.data.store import Store
@@ -29,9 +30,9 @@ class MasksArgs:
     """Folder with the weights of SAM 3; nothing is downloaded."""
     out: Path | None = None
     """The mask file; left out: masks.npz in the dataset's folder."""
-    frames: int = 2000
+    frames: Count = 2000
     """Frames to label, as in the paper."""
-    per_episode: int = 8
+    per_episode: Count = 8
     """Frames of each episode, spread evenly over it."""
     overwrite: bool = False
     """Replace a mask file that is there."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lrc_jepa.bounds import Seed
 from lrc_jepa.commands import collect, plan, report, train
 from lrc_jepa.commands.arguments import parse
-from lrc_jepa.config import with_value
+from lrc_jepa.config_tree import with_value
 from lrc_jepa.console import say
 from lrc_jepa.data.store import Store
 from lrc_jepa.files import write_json
@@ -27,7 +28,7 @@ class DemoArgs:
     """A look in about a minute: few episodes and steps, so far fewer goals are reached."""
     out: Path = Path("demo")
     """Folder for everything; an interrupted demo goes on where it stopped."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of data and training."""
     overwrite: bool = False
     """Start from nothing even if the folder holds an earlier demo."""

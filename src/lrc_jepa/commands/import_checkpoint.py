@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from lrc_jepa.bounds import Count
 from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.config import EncoderConfig, PredictorConfig, RunConfig
 from lrc_jepa.console import say
@@ -43,11 +44,11 @@ class ImportArgs:
     """Dataset whose training episodes give the action normaliser, and whose world is planned in."""
     out: Path
     """Folder of the run that is made."""
-    heads: int = 3
+    heads: Count = 3
     """Attention heads of the encoder: weights do not tell."""
-    head_dim: int = 64
+    head_dim: Count = 64
     """Width of the predictor's heads: weights do not tell."""
-    frameskip: int = 5
+    frameskip: Count = 5
     """Low-level actions per block: weights tell the block's width only."""
     overwrite: bool = False
     """Replace what is there."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from lrc_jepa.bounds import Count
+from lrc_jepa.bounds import Count, Finite, Range, Seed
 from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.console import say, table
 from lrc_jepa.errors import BadInput
@@ -28,17 +27,17 @@ class InterveneArgs:
     """Folder of a run or of a checkpoint."""
     data: Path | None = None
     """Dataset; left out: the one the run was trained on."""
-    episodes: int = 32
+    episodes: Annotated[int, Range(2)] = 32
     """Held-out episodes to measure on."""
-    frames: int = 8
+    frames: Annotated[int, Range(2)] = 8
     """Frames of each episode, spread evenly over it."""
     swap: tuple[int, int] | None = None
     """Two episode numbers whose u are exchanged; left out: the first two held-out ones."""
     components: Count = 2
     """Principal directions of z and of u to walk along."""
-    reach: float = 2.0
+    reach: Finite = 2.0
     """How far to walk, in standard deviations."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the shuffles."""
     out: Path | None = None
     """Where rows and pictures go; left out: the run's folder."""
@@ -53,8 +52,6 @@ def _bytes(frames: Any) -> Any:
 def main(argv: list[str]) -> dict[str, Any]:
     """Measure, draw, write rows."""
     args = parse(InterveneArgs, argv, "intervene", "Alter one stream and decode; two-stream models only.")
-    if args.frames < 2 or args.episodes < 2:
-        raise BadInput("interventions need at least 2 episodes and 2 frames of each")
     opened = open_run(args.run, args.data, args.out, args.device)
     opened.check_frames()
     if not isinstance(opened.model, Factored):
@@ -87,8 +84,6 @@ def _check(opened: Run, args: InterveneArgs, frames: int) -> None:
     most = min(opened.checkpoint.config.model.latent, frames - 1)
     if args.components > most:
         raise BadInput(f"z has {most} principal directions in {frames} frames, not {args.components}")
-    if not math.isfinite(args.reach):
-        raise BadInput(f"--reach must be a number of standard deviations, not {args.reach}")
     last = opened.store.episodes - 1
     if args.swap and not 0 <= min(args.swap) <= max(args.swap) <= last:
         raise BadInput(f"the dataset has episodes 0 to {last}, not {[*args.swap]}")

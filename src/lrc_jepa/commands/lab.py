@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from lrc_jepa.bounds import Count
 from lrc_jepa.commands import bench, intervene, plan, probe, recover, report, stress
 from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.commands.costs import MLP_S, REFIT_S, RIDGE_S, Pace, measure_pace
@@ -40,7 +41,7 @@ class LabArgs:
     """Folders of runs."""
     out: Path = Path("report")
     """Folder of the page."""
-    pairs: int = 100
+    pairs: Count = 100
     """Start-goal pairs for planning; a quarter of them for each stress level."""
     theory: Path | None = None
     """Folder that lrc theory wrote, for the page."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from lrc_jepa.bounds import Count, Natural
+from lrc_jepa.bounds import Count, Natural, Range
 from lrc_jepa.commands.arguments import parse
 from lrc_jepa.commands.variants import Protocol, Study, Variant, told
-from lrc_jepa.config import RunConfig, with_value
+from lrc_jepa.config import RunConfig
+from lrc_jepa.config_tree import with_value
 from lrc_jepa.console import progress_bar, say, table
 from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
@@ -33,7 +34,7 @@ class NuisanceArgs:
     """The simulated world."""
     size: str = "micro"
     """Size of the recipes."""
-    episodes: Count = 200
+    episodes: Annotated[int, Range(2)] = 200
     """Episodes in each dataset."""
     seeds: Count = 1
     """Training seeds of each system."""

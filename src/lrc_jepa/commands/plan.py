@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lrc_jepa.bounds import Count, Natural
 from lrc_jepa.commands.arguments import Positional, Unprefixed, parse
 from lrc_jepa.commands.plan_pictures import open_loop, save_explanations, save_films
 from lrc_jepa.config import PlanConfig
@@ -28,9 +29,9 @@ class PlanArgs:
 
     run: Positional[Path]
     """Folder of a run or of a checkpoint."""
-    pairs: int = 100
+    pairs: Count = 100
     """Start-goal pairs that are not trivial; trivial ones met while drawing come on top."""
-    repetitions: int = 1
+    repetitions: Count = 1
     """Repeat with pairs and planning seeds of their own, seed + r in repetition r; the paper: 3 of 50 pairs."""
     manifest: tuple[Path, ...] = ()
     """Use the pairs of this file instead of drawing them, one file for each repetition; every evaluation
@@ -39,12 +40,12 @@ class PlanArgs:
     """Dataset the pairs come from; left out: the one the run was trained on."""
     out: Path | None = None
     """Where rows and films go; left out: the run's folder."""
-    films: int = 6
+    films: Natural = 6
     """Episodes to film."""
     explain: bool = False
     """Show where the first plans come from: cost and spread per iteration, the imagined film, and the cost
     around the chosen plan."""
-    explained: int = 3
+    explained: Natural = 3
     """Pairs that --explain shows."""
     learned: bool = False
     """Also train behaviour cloning and inverse dynamics on the model's frozen latents, and let them act."""
@@ -88,14 +89,12 @@ def work(args: PlanArgs) -> dict[str, Any]:
     own = opened.checkpoint.config.plan
     config = by_protocol("paper", args.plan, own) if args.protocol else args.plan
     deployment = opened.checkpoint.deployment
-    check_planning(config, deployment.spec, action_box(deployment, opened.device))
+    check_planning(config, deployment.spec.history, action_box(deployment, opened.device))
     return evaluate(opened, args, config)
 
 
 def choose_pairs(opened: Run, args: PlanArgs, config: PlanConfig) -> list[Manifest]:
     """The pairs of each repetition: those of the files given, or drawn with the repetition's seed."""
-    if min(args.pairs, args.repetitions) < 1 or min(args.films, args.explained) < 0:
-        raise BadInput("there must be at least 1 pair and 1 repetition, and films cannot be fewer than 0")
     clip = opened.checkpoint.config.clip
     if not args.manifest:
         configs = [dataclasses.replace(config, seed=config.seed + r) for r in range(args.repetitions)]

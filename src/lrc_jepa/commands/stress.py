@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lrc_jepa.bounds import Count
+from lrc_jepa.bounds import Count, NonNegative
 from lrc_jepa.commands import nuisance
 from lrc_jepa.commands.arguments import Positional, Unprefixed, parse
 from lrc_jepa.config import PlanConfig
@@ -46,7 +45,7 @@ class StressArgs:
     """Start-goal pairs that are not trivial, the same at every level."""
     seeds: Count = 3
     """Repetitions with other candidates on the same pairs."""
-    levels: tuple[float, ...] = ()
+    levels: tuple[NonNegative, ...] = ()
     """Ranks of the latent (pca) or strengths, in the units above; left out: the paper's, or docs/laboratory.md's."""
     refits: Count = REFITS
     """Bootstrap refits of the trend (pca)."""
@@ -162,7 +161,7 @@ def disturb(kind: str, opened: Run, args: StressArgs) -> list[Row]:
     disturbance = PERTURBATIONS[kind]
     levels = [float(level) for level in args.levels or disturbance.levels]
     for level in levels:
-        if not 0 <= level <= disturbance.highest or math.isinf(level):
+        if not 0 <= level <= disturbance.highest:
             raise BadInput(f"a level of {kind} is the {disturbance.meaning}, not {level:g}")
     test = Stressed.begin(opened, args, kind, levels)
     return test.run(

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lrc_jepa.bounds import Count
 from lrc_jepa.commands.arguments import Unprefixed, parse
 from lrc_jepa.console import Bar, progress_bar, say, table
 from lrc_jepa.errors import BadInput
@@ -33,7 +34,7 @@ class TheoryArgs:
     mean), lrc+episode, lwm+episode (each by itself)."""
     sweeps: tuple[str, ...] = tuple(SWEEPS)
     """What to vary around the base, one thing at a time; none: the base alone."""
-    seeds: int = 3
+    seeds: Count = 3
     """Repetitions; each has a world, weights and data of its own."""
     quick: bool = False
     """Seconds instead of minutes: one seed, the base alone, too short to learn much."""
@@ -94,8 +95,6 @@ def plan(args: TheoryArgs) -> list[Work]:
                 raise BadInput(f"there is no {what} {given!r} here; there is {', '.join(known)}")
     if not args.systems:
         raise BadInput(f"name at least one of the systems {', '.join(SYSTEMS)}")
-    if args.seeds < 1:
-        raise BadInput(f"--seeds must be at least 1, not {args.seeds}")
     return [
         Work(system, sweep, Replica(config, seed))
         for sweep, config in worlds(args)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from lrc_jepa.bounds import Count
 from lrc_jepa.collective import rank
 from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.config import (
@@ -20,6 +21,7 @@ from lrc_jepa.config import (
     RunConfig,
     TrainConfig,
 )
+from lrc_jepa.config_tree import differences
 from lrc_jepa.console import progress_bar, say, table, warn
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import pick_device
@@ -28,6 +30,8 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.models.backbones import without_weights
 from lrc_jepa.objectives.terms import TERMS
+from lrc_jepa.plan.planners import check_planning
+from lrc_jepa.plan.search import Box
 from lrc_jepa.recipes import ANY_ACTIONS, SETTINGS, SIZES, SYSTEMS, get_recipe, reported_name
 from lrc_jepa.run import Run
 from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint
@@ -61,7 +65,7 @@ class TrainArgs:
     """Train nothing: print parameters, steps and an estimate of time and memory."""
     device: str = "auto"
     """auto, cpu or cuda."""
-    nproc: int = 1
+    nproc: Count = 1
     """Processes on this machine that share each batch; the short form of torchrun."""
     clip: ClipConfig = ClipConfig()
     model: ModelConfig = ModelConfig()
@@ -120,8 +124,9 @@ def ensure_trained(config: RunConfig, data: Path, out: Path, device: str = "auto
     done = list_checkpoints(out)
     if done and int(done[-1].name) >= pieces.steps:
         finished = load_checkpoint(done[-1])
-        if finished.config != config:
-            raise BadInput(f"{out} holds a run with another configuration; choose another folder")
+        changed = "; ".join(differences(finished.config, config))
+        if changed:
+            raise BadInput(f"{out} holds a run with another configuration ({changed}); choose another folder")
         if finished.provenance["data"] != pieces.origin["data"]:
             raise BadInput(f"{out} holds a run that was trained on another dataset; choose another folder")
         return done[-1]
@@ -164,6 +169,7 @@ def prepare(args: TrainArgs) -> tuple[RunConfig, Store, Path]:
     config = fit_actions(config, store)
     check_data(config, store)
     check_shares(config.train, args.nproc)
+    check_search(config)
     return config, store, out
 
 
@@ -176,6 +182,12 @@ def find_data(config: RunConfig, given: Path | None, resumed: Path | None = None
         made = f"make it with lrc collect {config.world}, or " if config.world in WORLDS else ""
         raise BadInput(f"there is no dataset at {usual}: {made}name one with --data")
     return given or usual
+
+
+def check_search(config: RunConfig) -> None:
+    """Refuse a search that the trained model could not be planned with."""
+    block = torch.ones(config.action_dim * config.clip.frameskip)
+    check_planning(config.plan, config.clip.history, Box(-block, block, config.clip.frameskip))
 
 
 def fit_actions(config: RunConfig, store: Store) -> RunConfig:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge, RidgeCV
 from sklearn.neural_network import MLPRegressor
 
+from lrc_jepa.bounds import Checked, Count, Range, Seed
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 
@@ -21,14 +22,14 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class ProbeConfig:
+class ProbeConfig(Checked):
     """The paper's protocol; the split is by episode everywhere."""
 
-    frames: int = 10_000
+    frames: Count = 10_000
     """Frames drawn from the whole dataset."""
-    test_share: float = 0.2
+    test_share: Annotated[float, Range(0, 1, open="both")] = 0.2
     """Share of the episodes that is tested on."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of frames, split and MLP."""
 
 

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lrc_jepa.bounds import Checked, Count, Seed
 from lrc_jepa.config import ClipConfig
 from lrc_jepa.data.clips import Clips
 from lrc_jepa.data.normalize import ActionNormalizer
@@ -29,21 +30,17 @@ RECALLS = (1, 5, 10)
 
 
 @dataclass(frozen=True)
-class RecoveryConfig:
+class RecoveryConfig(Checked):
     """The paper's numbers; 301 sequences are ranked, the demonstrated one among them."""
 
-    candidates: int = 300
+    candidates: Count = 300
     """Sequences the demonstrated one is ranked against."""
-    horizon: int = 5
+    horizon: Count = 5
     """Longest sequence, in action blocks; every shorter one is reported too."""
-    scenes: int = 150
+    scenes: Count = 150
     """Start frames, drawn from held-out episodes."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of scenes and candidates."""
-
-    def __post_init__(self) -> None:
-        if min(self.candidates, self.horizon, self.scenes) < 1:
-            raise BadInput("recovery needs at least one candidate, one block and one scene")
 
 
 @dataclass(frozen=True)

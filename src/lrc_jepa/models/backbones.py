@@ -19,7 +19,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from lrc_jepa.config import EncoderConfig, RunConfig, from_dict
+from lrc_jepa.config import EncoderConfig, RunConfig
+from lrc_jepa.config_tree import from_dict
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import digest, file_digest, read_json
 from lrc_jepa.models.vit import VisionTransformer

@@ -59,8 +59,6 @@ def gradient(
     The first start is the given plan (or the box's point nearest to 0), the others are drawn around it.
     """
     count = config.gradient.starts
-    if count < 1 or config.gradient.rate <= 0:
-        raise BadInput("gradient descent needs at least 1 start and a rate above 0")
     search = Search(cost, box, config, generators, start)
     plans = box.clamp(search.centre[:, None] + config.std * search.noise(count))
     plans[:, 0] = search.centre
@@ -77,8 +75,6 @@ def polished(
     start: Tensor | None = None,
 ) -> Plan:
     """A sampling planner, then a few gradient steps from its plan and its best elites."""
-    if config.gradient.starts < 1 or config.gradient.polish < 1:
-        raise BadInput("a polish needs at least 1 start and 1 step")
     search = Search(cost, box, config, generators, start)
     found = refine(search)
     if search.elites is not None and search.complete:

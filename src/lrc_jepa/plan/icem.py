@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from lrc_jepa.config import PlanConfig
-from lrc_jepa.errors import BadInput
 from lrc_jepa.plan.search import Box, Cost, Plan, Search
 
 
@@ -70,9 +69,6 @@ def icem(
     itself out within a block), elites that stay among the candidates, a population that shrinks, and
     momentum. The further plans of `start` (B,E,H,A), the last solve's elites, join the first iteration.
     """
-    improved = config.improved
-    if improved.decay < 1 or not 0 <= improved.keep <= 1 or not 0 <= improved.momentum < 1:
-        raise BadInput("iCEM needs a decay of at least 1, and shares of kept elites and momentum in 0 to 1")
     search = Search(cost, box, config, generators, start)
     refine(search)
     return search.answer()

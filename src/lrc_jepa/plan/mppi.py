@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from lrc_jepa.config import PlanConfig
-from lrc_jepa.errors import BadInput
 from lrc_jepa.plan.search import Box, Cost, Plan, Search, cheapest
 
 
@@ -32,8 +31,6 @@ def mppi(
     the elites: the temperature needs no tuning to a model's unit of distance. One of infinite cost weighs
     nothing.
     """
-    if config.temperature <= 0:
-        raise BadInput("MPPI needs a temperature above 0")
     search = Search(cost, box, config, generators, start)
     mean, std = search.centre, torch.full_like(search.centre, config.std)
     unbiased = config.elites / (config.elites - 1)

@@ -16,7 +16,6 @@ from lrc_jepa.plan.gradient import gradient, polished
 from lrc_jepa.plan.mppi import mppi
 from lrc_jepa.plan.search import Box, Cost, Plan, episode_generators
 from lrc_jepa.plan.shooting import shooting
-from lrc_jepa.types import Spec
 
 
 class Planner(Protocol):
@@ -77,17 +76,12 @@ def rehearse(config: PlanConfig, box: Box) -> Plan:
     return solve(lambda plans: plans.square().sum(dim=(2, 3)), box, free, episode_generators(0, [0]))
 
 
-def check_planning(config: PlanConfig, spec: Spec, box: Box) -> None:
-    """Refuse, before any work, what this model cannot be planned with."""
-    if not 1 <= config.history <= spec.history:
-        raise BadInput(
-            f"a start of {config.history} frames does not fit a model that sees 1 to {spec.history}"
-        )
-    for name in ("horizon", "budget", "goal_offset"):
-        if getattr(config, name) < 1:
-            raise BadInput(f"{name} must be at least 1, not {getattr(config, name)}")
-    if not 1 <= config.execute <= config.horizon:
+def check_planning(config: PlanConfig, history: int, box: Box) -> None:
+    """Refuse, before any work, a search that does not fit a model that sees `history` frames."""
+    if config.history > history:
+        raise BadInput(f"a start of {config.history} frames does not fit a model that sees 1 to {history}")
+    if config.execute > config.horizon:
         raise BadInput(
             f"of a plan of {config.horizon} blocks 1 to {config.horizon} can be carried out, not {config.execute}"
         )
-    rehearse(replace(config, iterations=min(config.iterations, 1)), box)
+    rehearse(replace(config, iterations=1), box)

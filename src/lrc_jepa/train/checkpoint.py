@@ -18,7 +18,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from lrc_jepa.config import RunConfig, from_dict, to_dict
+from lrc_jepa.config import RunConfig
+from lrc_jepa.config_tree import from_dict, to_dict
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import file_digest, read_json, write_json

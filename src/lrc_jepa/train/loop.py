@@ -18,12 +18,14 @@ from torch import Tensor, nn
 
 from lrc_jepa.collective import alone, rank, world_size
 from lrc_jepa.config import RunConfig, TrainConfig
+from lrc_jepa.config_tree import differences
 from lrc_jepa.data.batches import order_batches
 from lrc_jepa.data.clips import Clips, Split
 from lrc_jepa.data.features import clip_columns
 from lrc_jepa.data.limits import ActionLimits
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store
+from lrc_jepa.envs import WORLDS
 from lrc_jepa.errors import BadInput, Diverged, Interrupted
 from lrc_jepa.locks import lock
 from lrc_jepa.models import build_model
@@ -104,16 +106,20 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
 
 def check_data(config: RunConfig, store: Store) -> None:
     """Refuse a dataset that this run cannot be trained on."""
+    if {store.world, config.world} <= set(WORLDS) and store.world != config.world:
+        raise BadInput(
+            f"dataset {store.path} comes from {store.world}, the recipe is for {config.world}: "
+            f"choose a recipe {store.world}-..., or robot-... for any data"
+        )
     width = store.action.shape[1]
     if width != config.action_dim:
         raise BadInput(f"dataset {store.path} has {width} action dimensions, the run {config.action_dim}")
-    if store.image_size != config.model.encoder.image_size:
+    side = config.model.encoder.image_size
+    if store.image_size != side:
         raise BadInput(
-            f"dataset {store.path} has frames of {store.image_size} pixels, the run wants "
-            f"{config.model.encoder.image_size}"
+            f"dataset {store.path} has frames of {store.image_size} pixels, {config.recipe or 'the run'} wants "
+            f"{side}: collect or import it with --size {side}"
         )
-    if config.train.batch_size < 2:
-        raise BadInput("the batch size must be at least 2: the regularisers compare clips")
 
 
 def count_batches(config: RunConfig, store: Store) -> int:
@@ -373,7 +379,10 @@ def _resume(pieces: Pieces, watch: Watcher) -> int:
             watch(Progress(0, pieces.steps, warning=f"{error}; trying the checkpoint before it"))
             continue
         if _numbers(checkpoint.config) != _numbers(pieces.config):
-            raise BadInput(f"{pieces.run} was started with another configuration; it cannot be resumed")
+            changed = "; ".join(differences(_numbers(checkpoint.config), _numbers(pieces.config)))
+            raise BadInput(
+                f"{pieces.run} was started with another configuration ({changed}); it cannot be resumed"
+            )
         if checkpoint.provenance["data"] != pieces.origin["data"]:
             raise BadInput(f"{pieces.run} was trained on another dataset; it cannot be resumed")
         pieces.model.load_state_dict(checkpoint.model.state_dict())

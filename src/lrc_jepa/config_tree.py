@@ -1,0 +1,76 @@
+"""Config trees as plain values: written to files and read back, changed by a dotted path, compared."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from typing import Any, TypeVar
+
+from lrc_jepa.bounds import NonNegative, check, hints_of, plain_type
+from lrc_jepa.config import ADDED
+from lrc_jepa.errors import BadInput
+
+C = TypeVar("C")
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A config tree as plain values."""
+    return dataclasses.asdict(config)
+
+
+def from_dict(kind: type[C], value: dict[str, Any], where: str = "config") -> C:
+    """Build a config from plain values; unknown and missing keys are errors."""
+    hints = hints_of(kind)
+    value = {**ADDED.get(kind, {}), **value}
+    unknown = sorted(set(value) - set(hints))
+    missing = sorted(set(hints) - set(value))
+    if unknown or missing:
+        raise BadInput(f"{where} has unknown keys {unknown} and lacks {missing}")
+    made = {name: _convert(hints[name], item, f"{where}.{name}") for name, item in value.items()}
+    return kind(**made)
+
+
+def with_value(config: C, path: str, value: Any, above: str = "") -> C:
+    """A copy of a config tree with the field at a dotted path replaced, type-checked."""
+    name, _, rest = path.partition(".")
+    where = f"{above}{name}"
+    if isinstance(config, dict):
+        if name not in config or rest:
+            raise BadInput(f"there is no entry {above}{path}; there is {', '.join(config)}")
+        return {**config, name: _convert(NonNegative, value, where)}  # type: ignore[return-value]
+    hints = hints_of(type(config)) if dataclasses.is_dataclass(config) else {}
+    if name not in hints:
+        there = ", ".join(hints) or "nothing below it"
+        raise BadInput(f"there is no config field '{above}{path}'; there is {there}")
+    if rest:
+        inner = with_value(getattr(config, name), rest, value, f"{where}.")
+    else:
+        inner = _convert(hints[name], value, where)
+    return dataclasses.replace(config, **{name: inner})  # type: ignore[type-var]
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    """A plain value as one of this type, within its bounds."""
+    kind = plain_type(hint)
+    if dataclasses.is_dataclass(kind) and value is not None:
+        if not isinstance(value, dict):
+            raise BadInput(f"{where} must be an object")
+        return from_dict(kind, value, where)  # type: ignore[arg-type]
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    optional = type(None) in typing.get_args(hint) and value is None
+    if kind in (int, float, str, bool) and type(value) is not kind and not optional:
+        raise BadInput(f"{where} must be of type {kind.__name__}, not {value!r}")
+    check(hint, value, where)
+    return value
+
+
+def differences(old: Any, new: Any, where: str = "") -> list[str]:
+    """The fields in which two config trees differ, each with its two values."""
+    if dataclasses.is_dataclass(old) and dataclasses.is_dataclass(new):
+        old, new = vars(old), vars(new)
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return [] if old == new else [f"{where} was {old}, now {new}"]
+    names = [*old, *(name for name in new if name not in old)]
+    below = f"{where}." if where else ""
+    return [line for name in names for line in differences(old.get(name), new.get(name), f"{below}{name}")]
