@@ -28,8 +28,9 @@ def long_clips(
     None where no episode spans a single block.
     """
     steps = min(steps, (int(store.ep_len[episodes].max()) - 1) // spec.frameskip)
-    shape = ClipConfig(history=1, targets=steps, frameskip=spec.frameskip)
-    return Clips(store, episodes, shape, normalizer) if steps else None
+    if not steps:
+        return None
+    return Clips(store, episodes, ClipConfig(history=1, targets=steps, frameskip=spec.frameskip), normalizer)
 
 
 @torch.inference_mode()
