@@ -21,6 +21,7 @@ from lrc_jepa.train.checkpoint import newest_checkpoint
 BAD_CONFIGS = [
     ({"horizon": 0}, "horizon must be at least 1, not 0"),
     ({"iterations": 0}, "iterations must be at least 1, not 0"),
+    ({"elites": 1}, "elites must be at least 2, not 1"),
     ({"elites": 65}, "2 to 64 can be elites, not 65"),
     ({"time_budget_ms": -1.0}, "time_budget_ms must be at least 0, not -1.0"),
 ]
