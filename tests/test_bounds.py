@@ -66,7 +66,7 @@ OTHERS = [
     (["bench", "plan", "--rounds", "0"], "--rounds must be at least 1, not 0"),
     (["recover", "RUN", "--scenes", "0"], "--scenes must be at least 1, not 0"),
     (["probe", "RUN", "--test-share", "1"], "--test-share must be above 0 and below 1, not 1.0"),
-    (["report", "CHECKPOINT"], "is a checkpoint; a report is of its run, RUN"),
+    (["report", "CHECKPOINT"], "is a checkpoint; a report is of its run: lrc report RUN"),
 ]
 
 

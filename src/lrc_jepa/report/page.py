@@ -72,8 +72,6 @@ def _described(run: Path) -> dict[str, Any]:
     described: dict[str, Any] = readable_row(read_json(run / "config.json", f"run {run}"))
     if "config" not in described:
         raise BadInput(f"{run} is not a run: its config.json has no config")
-    if "config_hash" not in described:
-        raise BadInput(f"{run} is a checkpoint; a report is of its run, {run.parent.parent}")
     return described
 
 
