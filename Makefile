@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS := dev
 
-.PHONY: demo test check format clean
+.PHONY: demo test torture check format clean
 
 demo: $(VENV)/.core
 	$(BIN)/lrc demo
 
 test: $(VENV)/.full
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+# Faults at every step, kills, full disks: hours. Figures go to torture.jsonl and docs/robustness.md.
+torture: $(VENV)/.full
+	LRC_KILLS=100 $(BIN)/python -m pytest tests/torture tests/test_faults.py
 
 check: $(VENV)/.full
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -2,6 +2,7 @@ import dataclasses
 import math
 import os
 import signal
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from lrc_jepa.recipes import get_recipe
 from lrc_jepa.train import loop
 from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint, newest_checkpoint
 from lrc_jepa.train.health import collapse_alarm
-from lrc_jepa.train.log import read_metrics
+from lrc_jepa.train.log import MetricsLog, read_metrics
 from lrc_jepa.train.optim import make_optimizer, schedule
 
 
@@ -170,3 +171,21 @@ def test_data_of_another_kind_is_refused(store):
     bigger = dataclasses.replace(DEBUG, model=dataclasses.replace(DEBUG.model, encoder=encoder))
     with pytest.raises(BadInput, match="frames of 32 pixels"):
         loop.assemble(bigger, store, None, torch.device("cpu"))
+
+
+def test_tensorboard_shows_what_the_metrics_say(run):
+    """Read by TensorBoard's own reader, after a run and after a resumption that takes steps back."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    with closing(MetricsLog(run.parent / "board", 0)) as log:
+        for step in (1, 2, 3):
+            log.write(step, "train", {"total": step / 4, "text": "no number"})
+    with closing(MetricsLog(run.parent / "board", 2)) as log:
+        log.write(3, "train", {"total": 9.0})
+    for folder, expected in ((run.parent / "board", [(1, 0.25), (2, 0.5), (3, 9.0)]), (run, None)):
+        board = EventAccumulator(str(folder / "tensorboard")).Reload()
+        shown = [(e.step, e.value) for e in board.Scalars("train/total")]
+        records = [r for r in read_metrics(folder / "metrics.jsonl") if r["kind"] == "train"]
+        assert [step for step, _ in shown] == [r["step"] for r in records]
+        assert [value for _, value in shown] == pytest.approx([r["total"] for r in records], rel=1e-6)
+        assert expected is None or shown == expected

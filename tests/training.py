@@ -44,7 +44,9 @@ def pieces_of(config, data, run):
 def forkserver():
     """A process that has already imported torch, from which others start in milliseconds."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["lrc_jepa.train.loop", "torch.utils.tensorboard", "torch._dynamo"])
+    context.set_forkserver_preload(
+        ["lrc_jepa.train.loop", "tensorboard.compat.proto.event_pb2", "torch._dynamo"]
+    )
     return context
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from types import FrameType
 from typing import Any
 
 from lrc_jepa import __version__, console
-from lrc_jepa.errors import BadInput, Diverged, Interrupted
+from lrc_jepa.errors import BadInput, Diverged, Interrupted, Terminated
 
 COMMANDS = {
     "demo": "collect, train, plan and report on TwoRoom in one go, on two CPU cores",
@@ -78,10 +82,26 @@ def _failure(error: OSError) -> str:
     return f"{error.strerror or error}{where}"
 
 
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does, so that every `finally` runs."""
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)  # a second one must not cut the clearing up short
+        raise Terminated
+
+    previous = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
 def main() -> None:
     """Entry point of the console script."""
     try:
-        code = run(sys.argv[1:])
+        with _terminable():
+            code = run(sys.argv[1:])
     except BadInput as error:
         sys.stderr.write(f"lrc: {error}\n")
         code = 2
@@ -91,9 +111,9 @@ def main() -> None:
     except Interrupted as error:
         sys.stderr.write(f"lrc: {error}\n")
         code = 128 + error.signal_number
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         sys.stderr.write("lrc: interrupted; what was complete before is intact\n")
-        code = 130
+        code = 128 + (signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0

@@ -9,6 +9,10 @@ class Diverged(Exception):
     """Training produced a value that is not finite. The command line exits with code 3."""
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, raised where Ctrl-C would be: what is half done is put away on the way out."""
+
+
 class Interrupted(Exception):
     """The run was asked to stop and has saved its state. The exit code is 128 + the signal's number."""
 

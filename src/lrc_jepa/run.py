@@ -12,7 +12,6 @@ Nothing is read before it is asked for: a run that is about to be trained is a `
 
 from __future__ import annotations
 
-import shutil
 import time
 from dataclasses import replace
 from functools import cached_property
@@ -29,6 +28,7 @@ from lrc_jepa.data.store import Store
 from lrc_jepa.device import pick_device
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import digest, read_json, write_json
+from lrc_jepa.folders import discard, name_aside
 from lrc_jepa.rows import Row, append_rows, read_rows
 from lrc_jepa.train.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
 
@@ -186,7 +186,9 @@ class Run:
     def clear(self) -> None:
         """Remove all that belongs to an earlier run; anything else in the folder stays."""
         for name in FOLDERS:
-            shutil.rmtree(self.folder / name, ignore_errors=True)
+            if (self.folder / name).exists():  # renamed first: half of one never bears its name
+                doomed = (self.folder / name).rename(name_aside(self.folder / name))
+                discard(doomed)
         for file in (*(self.folder / name for name in FILES), *self.folder.glob(PAIRS)):
             file.unlink(missing_ok=True)
 

@@ -74,7 +74,7 @@ def kill_and_resume(kills: int, folder: Path, seed: int = 0) -> dict[str, Any]:
     """Counts: kills, those that struck while saving, runs that came to their end, and identical ones."""
     context = multiprocessing.get_context("forkserver")
     # What a process would import while it runs is imported before it starts.
-    context.set_forkserver_preload([__name__, "torch.utils.tensorboard", "torch._dynamo"])
+    context.set_forkserver_preload([__name__, "tensorboard.compat.proto.event_pb2", "torch._dynamo"])
     rng = np.random.default_rng(seed)
     data = made_up_store(folder / "data", episodes=8, length=40, size=32).path
 

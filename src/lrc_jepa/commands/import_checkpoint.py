@@ -24,6 +24,7 @@ from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import file_digest
+from lrc_jepa.locks import lock
 from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.models.lewm_weights import WRAPPERS, convert
 from lrc_jepa.recipes import SETTINGS, get_recipe
@@ -152,9 +153,10 @@ def main(argv: list[str]) -> dict[str, Any]:
     origin = provenance(
         data=store.digest(), split=split.digest(), world=store.world, weights=file_digest(args.weights)
     )
-    Run(args.out).describe(config, args.data)
     checkpoint = args.out / "checkpoints" / f"{0:08d}"
-    save_checkpoint(checkpoint, config, model, deployment, 0, origin)
+    with lock(args.out):
+        Run(args.out).describe(config, args.data)
+        save_checkpoint(checkpoint, config, model, deployment, 0, origin)
     counts = count_parameters(model)
     say(f"{counts['total']:,} parameters of {args.weights} are now {checkpoint}")
     say("its action normaliser is that of the dataset's training episodes; lrc plan uses both")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from lrc_jepa.envs import simulated
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.perturb import PERTURBATIONS
 from lrc_jepa.evaluate.stress import ranks_for
+from lrc_jepa.locks import hold
 from lrc_jepa.protocols import Factored
 from lrc_jepa.report.sources import choose
 from lrc_jepa.rows import Row
@@ -220,6 +222,14 @@ def main(argv: list[str]) -> dict[str, Any]:
         for opened in [open_run(run)]
         for e in experiments(run, opened, args)
     ]
+    with ExitStack() as held:
+        for home in {opened.out for _, opened, _ in plans}:  # two laboratories would do the same twice
+            held.enter_context(hold(home / "lab"))
+        return examine(args, plans)
+
+
+def examine(args: LabArgs, plans: list[tuple[Path, Run, Experiment]]) -> dict[str, Any]:
+    """Run the experiments that are not done, then write the page."""
     waiting = [(run, e) for run, opened, e in plans if not e.done(opened)]
     say(
         f"{len(plans)} experiments, {len(plans) - len(waiting)} of them done before; "

@@ -124,12 +124,13 @@ def evaluate(opened: Run, args: PlanArgs, config: PlanConfig) -> dict[str, Any]:
                 "manifest_hash": manifest.digest(),
                 "planner": dataclasses.asdict(repeated),
             }
-            rows += repeat(opened, args, repeated, manifest, stamped, bar)
+            found = repeat(opened, args, repeated, manifest, stamped, bar)
             opened.out.mkdir(parents=True, exist_ok=True)
             name = f"manifest-{repetition}.json" if repetition else "manifest.json"
             manifest.save(opened.out / name)
-    rows += open_loop(opened, {**stamp, "manifest_hash": manifests[0].digest()}, config)
-    opened.write(rows)
+            opened.write(found)  # now: an interruption costs no more than one repetition
+            rows += found
+    opened.write(open_loop(opened, {**stamp, "manifest_hash": manifests[0].digest()}, config))
     control = [row for row in rows if row["kind"] == "control"]
     names = dict.fromkeys(row["actor"] for row in control)
     summaries = [summarize(row for row in control if row["actor"] == name) for name in names]

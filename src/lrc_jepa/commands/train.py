@@ -27,6 +27,7 @@ from lrc_jepa.data.store import Store
 from lrc_jepa.device import pick_device
 from lrc_jepa.envs import WORLDS
 from lrc_jepa.errors import BadInput
+from lrc_jepa.locks import lock
 from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.models.backbones import without_weights
 from lrc_jepa.objectives.terms import TERMS
@@ -146,7 +147,8 @@ def main(argv: list[str]) -> dict[str, Any]:
     )
     args = parse(TrainArgs, argv, "train", about, TrainArgs.of_words, EXAMPLES)
     if args.nproc > 1 and not args.dry_run and not launched():
-        prepare(args)  # what cannot work is said once, not by every process
+        with lock(prepare(args)[2]):  # what cannot work is said once, not by every process
+            pass
         return launch(["train", *argv], args.nproc)
     return work(args)
 
@@ -203,10 +205,11 @@ def train(
     pieces = assemble(config, store, out, device)
     wait_for_all()  # each process has seen the folder as it was before rank 0 changes it
     if rank() == 0:
-        if args.overwrite and not args.resume:
-            Run(out).clear()
-        Run(out).describe(config, store.path)
-        checkpoint = train_with_bar(pieces, resume=args.resume)
+        with lock(out):
+            if args.overwrite and not args.resume:
+                Run(out).clear()
+            Run(out).describe(config, store.path)
+            checkpoint = train_with_bar(pieces, resume=args.resume)
         say(f"trained {pieces.steps} steps; checkpoint {checkpoint}")
     else:
         checkpoint = fit(pieces, resume=args.resume)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,31 +19,60 @@ class MetricsLog:
     def __init__(self, run: Path | None, from_step: int) -> None:
         """Continue at `from_step`: what an interrupted run wrote beyond it is dropped."""
         self.path: Path | None = None
-        self.board: Any = None
+        self.board: Board | None = None
         if run is None:
             return
-        from torch.utils.tensorboard import SummaryWriter  # slow to import, only needed here
-
         run.mkdir(parents=True, exist_ok=True)
         self.path = run / "metrics.jsonl"
         kept = [r for r in read_metrics(self.path) if r.get("step", 0) <= from_step]
         write_bytes(self.path, b"".join(to_line(record) for record in kept))
-        self.board = SummaryWriter(str(run / "tensorboard"), purge_step=from_step + 1)
+        self.board = Board(run / "tensorboard", from_step + 1)
 
     def write(self, step: int, kind: str, values: dict[str, Any]) -> None:
         """Record numbers of one kind (train, health) at a step."""
-        if self.path is None:
+        if self.path is None or self.board is None:
             return
         with self.path.open("ab") as handle:
             handle.write(to_line({"step": step, "kind": kind, **values}))
-        for name, value in values.items():
-            if isinstance(value, int | float):
-                self.board.add_scalar(f"{kind}/{name}", value, step)
+        numbers = {n: float(v) for n, v in values.items() if isinstance(v, int | float)}
+        self.board.write(step, {f"{kind}/{name}": value for name, value in numbers.items()})
 
     def close(self) -> None:
-        """Flush TensorBoard's events."""
+        """Close TensorBoard's file."""
         if self.board is not None:
             self.board.close()
+
+
+class Board:
+    """A file of TensorBoard events, written at once: a writer with a thread could not say that a disk is full."""
+
+    def __init__(self, folder: Path, first_step: int) -> None:
+        """Events of an earlier file from `first_step` on are told to be forgotten."""
+        from tensorboard.compat.proto import event_pb2, summary_pb2  # slow to import, only needed here
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
+        self._file = RecordWriter((folder / name).open("ab"))
+        self._event, self._summary = event_pb2.Event, summary_pb2.Summary
+        started = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+        self._add(first_step, file_version="brain.Event:2")
+        self._add(first_step, session_log=started)
+        self._file.flush()
+
+    def _add(self, step: int, **content: Any) -> None:
+        event = self._event(wall_time=time.time(), step=step, **content)
+        self._file.write(event.SerializeToString())
+
+    def write(self, step: int, values: dict[str, float]) -> None:
+        """Add numbers at a step."""
+        drawn = [self._summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        self._add(step, summary=self._summary(value=drawn))
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -22,11 +24,55 @@ def export_swm(store: Store, out: Path, *, overwrite: bool, progress: Callable[[
     if out.is_dir() or (out.exists() and not overwrite):
         raise BadInput(f"{out} already exists; choose another name or pass --overwrite")
     out.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(out) as aside, h5py.File(aside, "w", libver="latest") as file:
-        _write(store, file, progress)
+    with whole_file(out) as aside, aside.open("w+b", buffering=0) as raw:
+        sink = _Sink(raw)
+        with h5py.File(sink, "w", libver="latest") as file:
+            _write(store, file, sink, progress)
+        sink.check()
 
 
-def _write(store: Store, file: h5py.File, progress: Callable[[int, int], None]) -> None:
+class _Sink(io.RawIOBase):
+    """A file that swallows what it can no longer write, until somebody asks.
+
+    HDF5 itself does not survive an error of its own file: closing it crashes the process.
+    """
+
+    def __init__(self, file: io.FileIO) -> None:
+        self.file = file
+        self.error: OSError | None = None
+
+    def check(self) -> None:
+        """Raise the first error there was."""
+        if self.error:
+            raise self.error
+
+    def write(self, data: Any) -> int:
+        left = memoryview(data).cast("B")
+        try:
+            while self.error is None and len(left):
+                left = left[self.file.write(left) :]
+        except OSError as error:
+            self.error = error
+        return len(data)
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            return self.file.truncate(size)
+        except OSError as error:
+            self.error = self.error or error
+            return size or 0
+
+    def readinto(self, buffer: Any) -> int:
+        return self.file.readinto(buffer) or 0
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self.file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+
+def _write(store: Store, file: h5py.File, sink: _Sink, progress: Callable[[int, int], None]) -> None:
     rows = len(store.pixels)
     for name, values in store.columns.items():
         growing = (None, *values.shape[1:])
@@ -34,6 +80,7 @@ def _write(store: Store, file: h5py.File, progress: Callable[[int, int], None]) 
     for start in range(0, rows, ROWS):
         for name, values in store.columns.items():
             file[name][start : start + ROWS] = values[start : start + ROWS]
+            sink.check()
         progress(min(start + ROWS, rows), rows)
     file["ep_len"] = store.ep_len.astype(np.int32)
     file["ep_offset"] = store.ep_offset
