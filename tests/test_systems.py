@@ -11,7 +11,8 @@ import torch
 from scipy.optimize import linear_sum_assignment
 
 from lrc_jepa import cli
-from lrc_jepa.config import ObjectiveConfig, VarianceRegConfig, to_dict
+from lrc_jepa.config import ObjectiveConfig, VarianceRegConfig
+from lrc_jepa.config_tree import to_dict
 from lrc_jepa.data.clips import Clips, Split
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.errors import BadInput

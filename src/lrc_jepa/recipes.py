@@ -266,10 +266,15 @@ def _within(config: RunConfig) -> RunConfig:
     The context's own regulariser is softer: at the paper's weight it drowns the rest at first.
     """
     per_episode = 2 if config.size == "debug" else 8
-    steps = 2000 if config.size == "micro" else config.train.steps
+    steps = 1500 if config.size == "micro" else config.train.steps
     made = replace(config, train=replace(config.train, per_episode=per_episode, steps=steps))
     softer = {"context": 0.005} if "context" in config.objective.weights else {}
-    return _weighted(made, sigreg=0.0, sigreg_within=0.07, **softer)
+    return _weighted(made, sigreg=0.0, sigreg_within=0.15, **softer)
+
+
+def _slow(config: RunConfig) -> RunConfig:
+    """Neighbouring z close: of all functions that fill a Gaussian the slowest are the ones without folds."""
+    return _weighted(config, temporal=0.5)
 
 
 def _moving(config: RunConfig) -> RunConfig:
@@ -277,8 +282,15 @@ def _moving(config: RunConfig) -> RunConfig:
     return _weighted(config, reconstruction_moving=0.2)
 
 
-EXTENSIONS: dict[str, Callable[[RunConfig], RunConfig]] = {"within": _within, "idm": _idm, "moving": _moving}
+EXTENSIONS: dict[str, Callable[[RunConfig], RunConfig]] = {
+    "within": _within,
+    "slow": _slow,
+    "idm": _idm,
+    "moving": _moving,
+}
 """What can be added to a system; the name of the result says so: lrc+within+idm."""
+SPLIT = ("within", "slow", "idm")
+"""What puts into z all that moves and nothing else; docs/recipes.md has what each is worth."""
 
 
 def _extended(system: Callable[[RunConfig], RunConfig], *extensions: str) -> Callable[[RunConfig], RunConfig]:
@@ -298,11 +310,13 @@ SYSTEMS: dict[str, Callable[[RunConfig], RunConfig]] = {
     "lrc+idm": _extended(_lrc, "idm"),
     "lrc+moving": _extended(_lrc, "moving"),
     "lrc+within": _extended(_lrc, "within"),
-    "lrc+within+idm": _extended(_lrc, "within", "idm"),
-    "lrc+within+idm+moving": _extended(_lrc, "within", "idm", "moving"),
+    "lrc+split": _extended(_lrc, *SPLIT, "moving"),
     "lwm+idm": _extended(_lwm, "idm"),
     "lwm+within": _extended(_lwm, "within"),
     "lwm+within+idm": _extended(_lwm, "within", "idm"),
+    "lwm+within+slow": _extended(_lwm, "within", "slow"),
+    "lwm+slow+idm": _extended(_lwm, "slow", "idm"),
+    "lwm+split": _extended(_lwm, *SPLIT),
     "lrc-z": _lrc_z,
     "lwm": _lwm,
     "lwm-0.05": _lwm_matched,
