@@ -8,10 +8,12 @@ import h5py
 import numpy as np
 import pytest
 from made_formats import episodes, swm_hdf5
+from test_real_writers import unpacked
 
 from lrc_jepa.data.exporters import export_dataset
 from lrc_jepa.data.exporters import lerobot as lerobot_export
 from lrc_jepa.data.importers import import_dataset
+from lrc_jepa.data.limits import ActionLimits
 from lrc_jepa.data.store import Store, StoreWriter
 from lrc_jepa.errors import BadInput
 
@@ -67,8 +69,9 @@ def test_lerobot_round_trip(size, tmp_path, monkeypatch):
     back = Store(tmp_path / "back")
     assert np.array_equal(back.ep_len, store.ep_len)
     assert np.array_equal(back.action, store.action)
-    assert np.array_equal(back.columns["observation_state"], store.columns["state"])
-    assert np.array_equal(back.columns["observation_block_angle"].ravel(), store.columns["height"])
+    assert set(back.columns) == {*store.columns, "timestamp"}
+    assert np.array_equal(back.columns["state"], store.columns["state"])
+    assert np.array_equal(back.columns["block_angle"].ravel(), store.columns["height"])
     assert back.per_episode["ep_task"].tolist() == ["a", "b", "a"]
     assert back.meta["frame_rate"] == 10.0
     error = np.abs(back.pixels.astype(int) - store.pixels)
@@ -94,6 +97,56 @@ def test_lerobot_meta(tmp_path):
     rows = pq.read_table(tmp_path / "robot/meta/episodes/chunk-000/file-000.parquet").to_pylist()
     starts = [row["videos/observation.images.pixels/from_timestamp"] for row in rows]
     assert starts == pytest.approx([0, 0.5, 1.2])
+
+
+def test_names_survive_every_round_trip(tmp_path):
+    """A foreign dataset goes back as it came: features, camera, robot, and what its numbers are called."""
+    first = unpacked("lerobot-0.4.4", tmp_path)
+    path = first
+    for trip in ("a", "b"):
+        import_dataset(path, tmp_path / f"{trip}-store", size=64, bounds=(-3, 3), change=(0.5,))
+        path = tmp_path / trip
+        export_dataset(Store(tmp_path / f"{trip}-store"), path, format="lerobot")
+    told, back = (json.loads((p / "meta/info.json").read_text()) for p in (first, path))
+    for name, feature in told["features"].items():
+        assert back["features"][name]["names"] == feature["names"], name
+    assert set(back["features"]) == set(told["features"]) and back["robot_type"] == told["robot_type"]
+    assert back["features"]["action"]["names"] == ["forward", "turn"]
+
+
+def test_limits_survive_the_round_trip(tmp_path):
+    given = {"bounds": (-3, 3, -2, 2), "change": (0.5, 0.25)}
+    import_dataset(swm_hdf5(tmp_path, episodes()), tmp_path / "store", size=16, **given)
+    export_dataset(Store(tmp_path / "store"), tmp_path / "robot", format="lerobot")
+    import_dataset(tmp_path / "robot", tmp_path / "back", size=16)
+    expected = ActionLimits([-3, -2], [3, 2], "declared", [0.5, 0.25])
+    assert ActionLimits.of(Store(tmp_path / "back")) == expected
+
+
+def test_a_camera_with_a_hostile_name_stays_in_the_folder(tmp_path):
+    import_dataset(swm_hdf5(tmp_path, episodes()), tmp_path / "store", size=16)
+    meta = json.loads((tmp_path / "store/meta.json").read_text())
+    meta["source"] |= {"format": "lerobot", "camera": "../../../evil", "columns": {"../x": "state"}}
+    (tmp_path / "store/meta.json").write_text(json.dumps(meta))
+    export_dataset(Store(tmp_path / "store"), tmp_path / "deep/down/robot", format="lerobot")
+    info = json.loads((tmp_path / "deep/down/robot/meta/info.json").read_text())
+    assert {"observation.images.pixels", "observation.state"} <= set(info["features"])
+    assert not list(tmp_path.rglob("evil"))
+
+
+def test_columns_that_are_not_finite_have_statistics_still(tmp_path):
+    store = make_store(tmp_path)
+    holes = np.array(store.columns["height"])
+    holes[3], holes[5] = np.nan, np.inf
+    with StoreWriter(tmp_path / "holes", {"world": "toy"}) as writer:
+        columns = {"pixels": np.array(store.pixels), "action": np.array(store.action)}
+        writer.add({**columns, "height": holes, "none": np.full(16, np.nan, np.float32)})
+    export_dataset(Store(tmp_path / "holes"), tmp_path / "robot", format="lerobot")
+    stats = json.loads((tmp_path / "robot/meta/stats.json").read_text())
+    known = holes[np.isfinite(holes)]
+    assert stats["observation.height"]["max"] == [pytest.approx(known.max())]
+    assert stats["observation.height"]["std"] == [pytest.approx(known.std(), abs=1e-6)]
+    assert stats["observation.none"]["mean"] == [0.0] and stats["observation.none"]["count"] == [16]
 
 
 def test_last_action_that_is_no_number(tmp_path):

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from made_formats import episodes, images, minari, swm_hdf5, videos
+from made_formats import episodes, images, lerobot, minari, swm_hdf5, videos
 from test_cli import lrc
 
 from lrc_jepa.data.importers import import_dataset
@@ -161,3 +161,22 @@ def test_negative_bounds_on_the_command_line(tmp_path, capsys):
         "action_change": [0.1, 0.1],
     }
     assert "action bounds: -1 to 1, -0.2 to 0.5 (given)" in text
+
+
+def test_info_shows_rate_bounds_camera_and_tasks(tmp_path, capsys):
+    made = episodes()
+    imported(lerobot(tmp_path, made), tmp_path / "out", change=(0.5,))
+    text, answer = said(capsys, "data", "info", tmp_path / "out")
+    assert answer["frame_rate"] == 10.0 and answer["camera"] == "observation.images.top"
+    assert answer["tasks"] == {f"task {i}": 1 for i in range(3)}
+    assert answer["bounds_from"] == "seen" and answer["action_change"] == [0.5, 0.5]
+    steps = np.concatenate([np.abs(np.diff(e.action[:-1], axis=0)) for e in made]).max(axis=0)
+    low, high = answer["action_low"][0], answer["action_high"][0]
+    for shown in (
+        "observation.images.top",
+        "task 1",
+        "bounds (seen)",
+        f"{low:.3f} to {high:.3f}",
+        f"{steps[0]:.3f}",
+    ):
+        assert shown in text, shown

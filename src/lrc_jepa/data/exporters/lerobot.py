@@ -14,14 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa import __version__
+from lrc_jepa.data.exporters.naming import Naming
 from lrc_jepa.data.importers.base import need
+from lrc_jepa.data.importers.lerobot import OWN
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import write_json
 from lrc_jepa.folders import whole_folder
 
 Array = NDArray[Any]
-CAMERA = "observation.images.pixels"
 DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 VIDEO_PATH = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 EPISODES_PATH = "meta/episodes/chunk-000/file-000.parquet"
@@ -30,13 +31,6 @@ FILE_MB = 100  # of data and of video: a file is closed at the first border of e
 DEFAULT_RATE = 10.0  # where the store has none; video needs one
 SAMPLED_FRAMES = 500  # for the statistics of the images
 QUALITY = {"crf": "12", "g": "2"}  # a key frame every second frame, as LeRobot writes it
-
-
-def _feature_names(store: Store) -> dict[str, str]:
-    """Column -> feature; the times are written anew from the frame rate."""
-    names = {"action": "action", "state": "observation.state"}
-    others = [n for n in store.columns if n not in ("pixels", "timestamp")]
-    return {n: names.get(n, f"observation.{n}") for n in others}
 
 
 def _place(number: int) -> dict[str, int]:
@@ -107,22 +101,29 @@ class _Tables:
 
 
 class _Moments:
-    """Smallest, largest, mean and deviation of rows that come in pieces."""
+    """Smallest, largest, mean and deviation of rows that come in pieces; what is not finite is left out."""
 
     def __init__(self) -> None:
-        self.parts: list[tuple[int, Array, Array, Array, Array]] = []
+        self.rows = 0
+        self.parts: list[tuple[Array, ...]] = []
 
     def add(self, rows: Array) -> None:
         rows = rows.reshape(len(rows), -1).astype(np.float64)
-        self.parts.append((len(rows), rows.min(0), rows.max(0), rows.sum(0), (rows**2).sum(0)))
+        self.rows += len(rows)
+        there = np.isfinite(rows)
+        known = np.where(there, rows, 0)
+        low, high = (np.where(there, rows, -bound).astype(float) for bound in (-np.inf, np.inf))
+        self.parts.append((there.sum(0), low.min(0), high.max(0), known.sum(0), (known**2).sum(0)))
 
     def to_json(self, nest: Callable[[Array], Any] = lambda values: values.tolist()) -> dict[str, Any]:
-        count = sum(part[0] for part in self.parts)
-        low, high, total, squares = (np.stack([part[i] for part in self.parts]) for i in range(1, 5))
+        counts, low, high, total, squares = (np.stack(values) for values in zip(*self.parts, strict=True))
+        count = np.maximum(counts.sum(0), 1)
         mean = total.sum(0) / count
         std = np.sqrt(np.maximum(squares.sum(0) / count - mean**2, 0))
         figures = {"min": low.min(0), "max": high.max(0), "mean": mean, "std": std}
-        return {name: nest(value) for name, value in figures.items()} | {"count": [count]}
+        return {name: nest(np.nan_to_num(value, posinf=0, neginf=0)) for name, value in figures.items()} | {
+            "count": [self.rows]
+        }
 
 
 class _Export:
@@ -133,8 +134,9 @@ class _Export:
         self.pq = need("pyarrow.parquet", "lerobot", "writing LeRobot datasets")
         self.store, self.root = store, root
         self.rate = Fraction(store.meta.get("frame_rate") or DEFAULT_RATE).limit_denominator(1001)
-        self.names = _feature_names(store)
-        self.moments = {feature: _Moments() for feature in (*self.names.values(), CAMERA)}
+        self.naming = Naming.of(store)
+        self.camera = self.naming.camera
+        self.moments = {feature: _Moments() for feature in (*self.naming.features.values(), self.camera)}
         self.every = max(1, len(store.pixels) // SAMPLED_FRAMES)
         tasks = store.per_episode.get("ep_task")
         self.tasks = [str(t) for t in tasks] if tasks is not None else [""] * store.episodes
@@ -156,7 +158,7 @@ class _Export:
         """The table of one episode."""
         start, length = int(self.store.ep_offset[episode]), int(self.store.ep_len[episode])
         columns: dict[str, Array] = {}
-        for name, feature in self.names.items():
+        for name, feature in self.naming.features.items():
             values = np.array(self.store.columns[name][start : start + length])
             values = values.reshape(length, -1)
             if name == "action" and not np.isfinite(values[-1]).all():
@@ -178,7 +180,7 @@ class _Export:
             if self.video is not None:
                 self.video.close()
             self.video_number += 1
-            path = VIDEO_PATH.format(video_key=CAMERA, **_place(self.video_number))
+            path = VIDEO_PATH.format(video_key=self.camera, **_place(self.video_number))
             self.video = _Video(self.root / path, self.store.image_size, self.rate)
         begin = self.video.frames / self.rate
         for row in range(start, start + length, 64):
@@ -186,11 +188,11 @@ class _Export:
             self.video.add(frames)
             sample = frames[(-row) % self.every :: self.every]
             if len(sample):
-                self.moments[CAMERA].add(sample.reshape(-1, 3) / 255.0)
-        place = {f"videos/{CAMERA}/{key}": value for key, value in _place(self.video_number).items()}
+                self.moments[self.camera].add(sample.reshape(-1, 3) / 255.0)
+        place = {f"videos/{self.camera}/{key}": value for key, value in _place(self.video_number).items()}
         return place | {
-            f"videos/{CAMERA}/from_timestamp": float(begin),
-            f"videos/{CAMERA}/to_timestamp": float(begin + length / self.rate),
+            f"videos/{self.camera}/from_timestamp": float(begin),
+            f"videos/{self.camera}/to_timestamp": float(begin + length / self.rate),
         }
 
     def episode_row(self, episode: int, data_file: int) -> dict[str, Any]:
@@ -214,9 +216,11 @@ class _Export:
         self.pq.write_table(self.pa.Table.from_pylist(rows), path)
         self.pq.write_table(self._task_table(), self.root / "meta/tasks.parquet")
         write_json(self.root / "meta/info.json", self._info())
-        stats = {f: m.to_json() for f, m in self.moments.items() if f != CAMERA}
-        stats[CAMERA] = self.moments[CAMERA].to_json(lambda values: values.reshape(3, 1, 1).tolist())
-        stats[CAMERA]["count"] = [-(-len(self.store.pixels) // self.every)]
+        stats = {f: m.to_json() for f, m in self.moments.items() if f != self.camera}
+        stats[self.camera] = self.moments[self.camera].to_json(
+            lambda values: values.reshape(3, 1, 1).tolist()
+        )
+        stats[self.camera]["count"] = [-(-len(self.store.pixels) // self.every)]
         write_json(self.root / "meta/stats.json", stats)
 
     def _task_table(self) -> Any:
@@ -243,12 +247,11 @@ class _Export:
         size = self.store.image_size
         rate = int(self.rate) if self.rate.denominator == 1 else float(self.rate)
         features: dict[str, Any] = {}
-        for name, feature in self.names.items():
+        for name, feature in self.naming.features.items():
             values = self.store.columns[name]
-            width = int(np.prod(values.shape[1:], dtype=int))
-            labels = [f"{name}_{i}" for i in range(width)]
-            features[feature] = {"dtype": values.dtype.name, "shape": [width], "names": labels}
-        features[CAMERA] = {
+            labels = self.naming.labels[name]
+            features[feature] = {"dtype": values.dtype.name, "shape": [len(labels)], "names": labels}
+        features[self.camera] = {
             "dtype": "video",
             "shape": [size, size, 3],
             "names": ["height", "width", "channels"],
@@ -268,7 +271,7 @@ class _Export:
             features[name] = {"dtype": "int64", "shape": [1], "names": None}
         return {
             "codebase_version": "v3.0",
-            "robot_type": self.store.world,
+            "robot_type": self.naming.robot,
             "total_episodes": self.store.episodes,
             "total_frames": len(self.store.pixels),
             "total_tasks": len(self.known_tasks),
@@ -280,6 +283,7 @@ class _Export:
             "data_path": DATA_PATH,
             "video_path": VIDEO_PATH,
             "features": features,
+            OWN: self.naming.own(self.store),
         }
 
 

@@ -36,7 +36,7 @@ class Source(ABC):
     """A foreign dataset, opened: how long its episodes are, and their rows on demand.
 
     `lengths[e]` is the number of frames of episode e. `info` goes into the store's `meta.json`; in it,
-    `frame_rate` and `action_bounds` (low, high) are what the source itself declares.
+    `frame_rate`, `action_bounds` (low, high) and `action_change` are what the source itself declares.
     """
 
     lengths: NDArray[np.int64]
@@ -183,6 +183,24 @@ def numeric(values: Any) -> Array | None:
     if array.dtype.kind not in "biuf" or array.ndim == 0:
         return None
     return array if 0 < math.prod(array.shape[1:]) <= WIDEST else None
+
+
+def declared_numbers(values: Any) -> list[float] | None:
+    """A list of finite numbers from a foreign file; None when it is none."""
+    if not isinstance(values, list) or not 0 < len(values) <= WIDEST:
+        return None
+    numbers = [
+        v for v in values if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)
+    ]
+    return [float(v) for v in numbers] if len(numbers) == len(values) else None
+
+
+def declared_bounds(low: Any, high: Any) -> tuple[list[float], list[float]] | None:
+    """The lower and upper bounds of actions that a foreign file declares, where they can be bounds."""
+    lows, highs = declared_numbers(low), declared_numbers(high)
+    if lows is None or highs is None or len(lows) != len(highs):
+        return None
+    return (lows, highs) if all(a <= b for a, b in zip(lows, highs, strict=True)) else None
 
 
 def json_number(value: Any) -> float | None:

@@ -218,11 +218,11 @@ class Conversion:
         """What `meta.json` says of an imported store."""
         info = dict(self.source.info)
         rate = self.options.fps or info.pop("frame_rate", None) or self.rate
-        declared = info.pop("action_bounds", None)
+        declared = info.pop("action_bounds", None), info.pop("action_change", None)
         return {
             "world": self.options.world or "imported",
             "frame_rate": rate / self.options.stride if rate else None,
-            **self.options.limits(declared, self.width),
+            **self.options.limits(*declared, self.width),
             "source": {
                 "name": name,
                 **info,

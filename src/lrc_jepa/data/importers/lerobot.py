@@ -19,9 +19,12 @@ from numpy.typing import NDArray
 from lrc_jepa.data.importers.arrow import PER_CELL, ask_for, to_array
 from lrc_jepa.data.importers.base import (
     BOOKKEEPING,
+    WIDEST,
     Source,
     checked_lengths,
     choose_camera,
+    declared_bounds,
+    declared_numbers,
     inside,
     json_number,
     need,
@@ -33,6 +36,7 @@ from lrc_jepa.data.importers.video import frames_at
 from lrc_jepa.errors import BadInput
 
 Array = NDArray[Any]
+OWN = "lrc_jepa"  # key of info.json under which our own exports say what LeRobot has no place for
 VERSIONS = ("v2.0", "v2.1", "v3.0")
 FIELD = re.compile(r"\{(\w+)(?::0?(\d{1,2})d)?\}")
 MOST_LINE_BYTES = 1 << 20
@@ -103,7 +107,20 @@ class LeRobot(Source):
         self._table: tuple[Path, Any] | None = None
         robot = str(self.meta.get("robot_type"))[:80]
         self.info = {"camera": self.camera, "frame_rate": rate, "version": self.version, "robot": robot}
+        self.info["labels"] = {n: found for n in self.names if (found := _labels(features[n]))}
+        self._recall_export()
         self.leave_out(*(name for name in cameras if name != self.camera))
+
+    def _recall_export(self) -> None:
+        """What an export of this library says of the store it came from."""
+        own = self.meta.get(OWN)
+        if not isinstance(own, dict):
+            return
+        columns = own.get("columns")
+        if isinstance(columns, dict) and all(isinstance(name, str) for name in columns.values()):
+            self.wanted_names = columns
+        self.info["action_bounds"] = declared_bounds(own.get("action_low"), own.get("action_high"))
+        self.info["action_change"] = declared_numbers(own.get("action_change"))
 
     def _features(self) -> dict[str, dict[str, Any]]:
         features = self.meta.get("features")
@@ -294,6 +311,16 @@ class LeRobot(Source):
     def describe(self, episode: int) -> dict[str, str | int | float]:
         """The task in words."""
         return {"task": self.places[episode].task}
+
+
+def _labels(feature: dict[str, Any]) -> list[str] | None:
+    """The names of a feature's numbers: a list, or the only list of a table."""
+    names = feature.get("names")
+    if isinstance(names, dict) and len(names) == 1:
+        names = next(iter(names.values()))
+    if isinstance(names, list) and len(names) <= WIDEST and all(isinstance(name, str) for name in names):
+        return [name[:80] for name in names]
+    return None
 
 
 def _first_task(tasks: Any) -> str:

@@ -22,6 +22,7 @@ from lrc_jepa.data.importers.base import (
     Source,
     checked_lengths,
     choose_camera,
+    declared_bounds,
     numeric,
     read_described,
 )
@@ -179,12 +180,10 @@ def _bounds(metadata: dict[str, Any]) -> tuple[list[float], list[float]] | None:
     """The action space's bounds, where it is a box that says them."""
     try:
         space = json.loads(metadata["action_space"])
-        low, high = (np.asarray(space[name], np.float64).ravel() for name in ("low", "high"))
+        low, high = (np.asarray(space[name], np.float64).ravel().tolist() for name in ("low", "high"))
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
-    if len(low) != len(high) or not np.isfinite([low, high]).all():
-        return None
-    return low.tolist(), high.tolist()
+    return declared_bounds(low, high)
 
 
 def _folder(path: Path) -> Path | None:

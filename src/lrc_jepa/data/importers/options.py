@@ -55,21 +55,26 @@ class Options(Checked):
             if len(given) not in (0, 1, width):
                 raise BadInput(f"{name} speaks of {len(given)} action dimensions, the source has {width}")
 
-    def limits(self, declared: tuple[list[float], list[float]] | None, width: int) -> dict[str, Any]:
+    def limits(
+        self, bounds: tuple[list[float], list[float]] | None, change: list[float] | None, width: int
+    ) -> dict[str, Any]:
         """What `meta.json` says of the limits of joined actions, `width` numbers in all.
 
-        The range seen is not written down: it is that of the episodes somebody trains on.
+        `bounds` and `change` are what the source declares. The range seen is not written down: it is that
+        of the episodes somebody trains on.
         """
         single = width // self.stride
         found: dict[str, Any] = {}
         if self.change:
             found["action_change"] = list(self.change) * (single if len(self.change) == 1 else 1)
+        elif change is not None and single % len(change) == 0 and min(change) > 0:
+            found["action_change"] = change
         if self.bounds:
             pairs = [self.bounds[::2], self.bounds[1::2]]
             low, high = (list(side) * (single if len(side) == 1 else 1) for side in pairs)
             origin = "given"
-        elif declared is not None and len(declared[0]) == single:
-            (low, high), origin = declared, "declared"
+        elif bounds is not None and len(bounds[0]) == single:
+            (low, high), origin = bounds, "declared"
         else:
             return {"bounds_from": "seen", **found}
         return {
