@@ -66,7 +66,7 @@ def test_planners_are_measured_on_a_run(run, tmp_path, monkeypatch, capsys):
     assert cli.run(["bench", "plan", *options, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [line["planner"] for line in found["planners"]] == ["cem", "icem", "gradient"]
-    assert [line["evaluations"] for line in found["planners"]][::2] == [40 * 4 * 5, 8 * 2 * 5 * 3]
+    assert [line["evaluations"] for line in found["planners"]][::2] == [40 * 4 * 5, 8 * 2 * 5 * 3 + 8 * 5]
     for line in found["planners"]:
         counts = line["paired"]
         assert sum(counts[k] for k in ("both", "only_cem", "only_other", "neither")) == 3

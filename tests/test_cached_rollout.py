@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lrc_jepa.bench import plan as bench
 from lrc_jepa.config import ClipConfig, EncoderConfig, ModelConfig, PlanConfig, PredictorConfig, RunConfig
+from lrc_jepa.data.deployment import Deployment
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models import build_model
@@ -22,7 +23,7 @@ from lrc_jepa.plan.planners import solve
 from lrc_jepa.plan.rollout import Rollout, rollout
 from lrc_jepa.plan.search import Box, episode_generators
 from lrc_jepa.protocols import Cached
-from lrc_jepa.train.checkpoint import Deployment, load_checkpoint, save_checkpoint
+from lrc_jepa.train.checkpoint import load_checkpoint, save_checkpoint
 from lrc_jepa.types import Spec
 
 WIDTH = 24

@@ -8,18 +8,21 @@ import torch
 from lrc_jepa import protocols
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.data.clips import Split
+from lrc_jepa.data.deployment import Deployment
 from lrc_jepa.data.normalize import ActionNormalizer
-from lrc_jepa.evaluate.control import Planner, run
+from lrc_jepa.evaluate.control import run
 from lrc_jepa.evaluate.manifest import draw_manifest
+from lrc_jepa.evaluate.watched import Timed
 from lrc_jepa.models import build_model
 from lrc_jepa.models.backbones import Frozen
 from lrc_jepa.models.blocks import AdaLNBlock
 from lrc_jepa.objectives import Objective
 from lrc_jepa.plan.cost import LatentCost
+from lrc_jepa.plan.policy import Policy
 from lrc_jepa.plan.rollout import rollout
 from lrc_jepa.protocols import Trainable, WorldModel
 from lrc_jepa.recipes import SYSTEMS, get_recipe
-from lrc_jepa.train.checkpoint import Deployment, load_checkpoint, save_checkpoint
+from lrc_jepa.train.checkpoint import load_checkpoint, save_checkpoint
 from lrc_jepa.train.loop import assemble, fit
 from lrc_jepa.types import Clip
 
@@ -252,6 +255,6 @@ def test_the_one_loop_trains_it_and_the_one_planner_plans_with_it(config, store,
         samples=4, iterations=1, elites=2, horizon=2, execute=2, budget=20, cost=config.plan.cost
     )
     manifest = draw_manifest(store, split, config.clip, plan, 2)
-    planner = Planner(checkpoint.model, checkpoint.deployment, plan, list(range(len(manifest))))
+    planner = Timed(Policy(checkpoint.model, checkpoint.deployment, plan))
     done = run(planner, store, manifest, plan, 5, checkpoint.model.spec.image_size)
     assert len(planner.seconds) == 2 and len(done.final_distance) == len(manifest)

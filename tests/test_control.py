@@ -11,10 +11,13 @@ from lrc_jepa.data.clips import Split
 from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.control import Planner, episode_rows, make_scene, make_task, references, run
+from lrc_jepa.evaluate.control import episode_rows, make_scene, make_task, run
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.openloop import long_clips, open_loop_error
+from lrc_jepa.evaluate.references import references
+from lrc_jepa.evaluate.watched import Watched
 from lrc_jepa.files import digest
+from lrc_jepa.plan.policy import Policy
 from lrc_jepa.report.control import summarize
 from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
 
@@ -123,7 +126,7 @@ def test_data_without_states_is_refused_in_a_sentence(store, split):
 
 
 def test_references_behave_as_named(store, manifest):
-    actors = references(store, manifest, PLAN, 5)
+    actors = references(store, manifest, PLAN)
     results = {name: run(actor, store, manifest, PLAN, 5, 32) for name, actor in actors.items()}
     hard = ~np.asarray(manifest.trivial)
     own = "reach-16px.v1"
@@ -141,17 +144,9 @@ def test_start_and_goal_are_what_was_recorded(store, manifest):
     scene = make_scene(store, manifest, task, 32, 5, history=3)
     start, goal = manifest.start_rows(store), manifest.goal_rows(store)
     for k, rows in enumerate((start - 10, start - 5, start)):
-        stored = torch.from_numpy(store.pixels[rows]).permute(0, 3, 1, 2)
-        assert float((scene.frames[:, k].float() - stored.float()).abs().mean()) < 1
-    assert (
-        float(
-            (scene.goal.float() - torch.from_numpy(store.pixels[goal]).permute(0, 3, 1, 2).float())
-            .abs()
-            .mean()
-        )
-        < 1
-    )
-    assert np.array_equal(scene.blocks[0, 0], store.action[start[0] - 10 : start[0] - 5].ravel())
+        assert np.abs(scene.frames[:, k].astype(float) - store.pixels[rows]).mean() < 1
+    assert np.abs(scene.goal.astype(float) - store.pixels[goal]).mean() < 1
+    assert np.array_equal(scene.actions[0], store.action[start[0] - 10 : start[0]])
     assert np.allclose(task.state(), store.columns["state"][start])
 
 
@@ -163,7 +158,7 @@ def result(checkpoint, store, manifest, pairs, **changes):
         trivial=[manifest.trivial[p] for p in pairs],
     )
     config = dataclasses.replace(PLAN, **changes)
-    planner = Planner(checkpoint.model, checkpoint.deployment, config, pairs)
+    planner = Watched(Policy(checkpoint.model, checkpoint.deployment, config, episodes=pairs))
     rollouts = run(planner, store, chosen, config, 5, 32)
     return planner, rollouts, chosen
 
@@ -202,9 +197,10 @@ def test_the_planner_is_not_told_the_state(store, manifest, checkpoint):
     planner, _, chosen = result(checkpoint, store, manifest, [0, 1])
     task = get_world("tworoom").make(Appearance())
     scene = make_scene(store, chosen, task, 32, 5, history=1)
-    again = Planner(checkpoint.model, checkpoint.deployment, PLAN, [0, 1])
-    again.begin(scene)
-    assert torch.equal(again.controller.solve().plan.actions, planner.solved[0].plan.actions)
+    again = Policy(checkpoint.model, checkpoint.deployment, PLAN)
+    again.reset(scene.goal)
+    again.act(scene.frames[:, -1])
+    assert torch.equal(again.solved.plan.actions, planner.solved[0].plan.actions)
 
 
 def test_rows_summarise_without_trivial_pairs(store, manifest, checkpoint):

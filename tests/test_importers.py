@@ -30,9 +30,9 @@ from PIL import Image
 
 from lrc_jepa.commands.data import info
 from lrc_jepa.commands.data_io import import_
+from lrc_jepa.data.frames import to_square
 from lrc_jepa.data.importers import FORMATS, detect, import_dataset
 from lrc_jepa.data.importers.base import inside
-from lrc_jepa.data.importers.images import to_square
 from lrc_jepa.data.importers.lerobot import fill
 from lrc_jepa.data.importers.pickles import load_numbers
 from lrc_jepa.data.store import Store

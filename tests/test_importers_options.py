@@ -9,8 +9,8 @@ import pytest
 from made_formats import episodes, images, lerobot, minari, swm_hdf5, videos
 from test_cli import lrc
 
+from lrc_jepa.data.frames import to_square
 from lrc_jepa.data.importers import import_dataset
-from lrc_jepa.data.importers.images import to_square
 from lrc_jepa.data.limits import ActionLimits
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput

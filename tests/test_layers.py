@@ -20,6 +20,8 @@ BASE = {
     "files",
     "lines",
     "rows",
+    "arrays",
+    "pixels",
     "device",
     "config",
     "config_tree",

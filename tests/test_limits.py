@@ -12,16 +12,18 @@ from planning import ALL, SMALL, Walk, planned, quadratic, unit_box
 from test_cli import lrc, refused
 
 from lrc_jepa.data.clips import Split
+from lrc_jepa.data.deployment import Deployment
 from lrc_jepa.data.limits import ActionLimits
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store, StoreWriter
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.control import action_box
 from lrc_jepa.files import file_digest, read_json, write_json
 from lrc_jepa.plan.change import ChangeLimit
+from lrc_jepa.plan.goals import image_goal
 from lrc_jepa.plan.mpc import Controller
+from lrc_jepa.plan.policy import action_box
 from lrc_jepa.plan.search import episode_generators
-from lrc_jepa.train.checkpoint import Deployment, load_checkpoint, newest_checkpoint
+from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
 
 
 def strict_json(path):
@@ -126,7 +128,7 @@ def test_the_limit_holds_from_one_solve_to_the_next():
     box = action_box(deployment, torch.device("cpu"))
     goal = torch.full((1, 3, 8, 8), 9, dtype=torch.uint8)
     controller = Controller(
-        model, box, dataclasses.replace(SMALL, execute=1), episode_generators(0, [0]), goal
+        model, box, dataclasses.replace(SMALL, execute=1), episode_generators(0, [0]), image_goal(model, goal)
     )
     controller.begin(torch.zeros(1, 1, 3, 8, 8, dtype=torch.uint8), torch.zeros(1, 0, 4))
     sent = []

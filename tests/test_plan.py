@@ -8,6 +8,7 @@ from lrc_jepa.config import PlanConfig
 from lrc_jepa.errors import BadInput
 from lrc_jepa.plan.cem import Box, cem, episode_generators
 from lrc_jepa.plan.cost import LatentCost
+from lrc_jepa.plan.goals import image_goal
 from lrc_jepa.plan.mpc import Controller
 from lrc_jepa.plan.rollout import rollout
 from lrc_jepa.types import Spec
@@ -155,7 +156,11 @@ def frames(values, side=8):
 def test_controller_keeps_the_executed_history():
     model = Walk(memory=0.5, history=3)
     controller = Controller(
-        model, box(), CONFIG, episode_generators(0, [0]), frames(torch.tensor([[9.0, 9.0]]))
+        model,
+        box(),
+        CONFIG,
+        episode_generators(0, [0]),
+        image_goal(model, frames(torch.tensor([[9.0, 9.0]]))),
     )
     controller.begin(frames(torch.tensor([[[5.0, 5.0]]])), torch.zeros(1, 0, 4))
     assert controller._states.shape[1] == 1 and controller._blocks.shape[1] == 0
@@ -172,12 +177,12 @@ def test_controller_refuses_what_the_model_cannot_see():
     model = Walk()
     good = frames(torch.tensor([[9.0, 9.0]]))
     with pytest.raises(BadInput, match="uint8 frames of 3 x 8 x 8"):
-        Controller(model, box(), CONFIG, episode_generators(0, [0]), good.float())
+        image_goal(model, good.float())
     with pytest.raises(BadInput, match="uint8 frames of 3 x 8 x 8"):
-        Controller(
-            model, box(), CONFIG, episode_generators(0, [0]), frames(torch.tensor([[9.0, 9.0]]), side=16)
-        )
-    controller = Controller(model, box(), CONFIG, episode_generators(0, [0]), good)
+        image_goal(model, frames(torch.tensor([[9.0, 9.0]]), side=16))
+    controller = Controller(model, box(), CONFIG, episode_generators(0, [0]), image_goal(model, good))
+    with pytest.raises(BadInput, match="goal latent has shape"):
+        Controller(model, box(), CONFIG, episode_generators(0, [0, 1]), image_goal(model, good))
     with pytest.raises(BadInput, match="1 to 3 frames"):
         controller.begin(good[:, None].expand(-1, 4, -1, -1, -1), torch.zeros(1, 3, 4))
     with pytest.raises(BadInput, match="begin with a frame"):
@@ -185,9 +190,9 @@ def test_controller_refuses_what_the_model_cannot_see():
 
 
 def test_bounds_reach_the_planner_in_normalised_units():
+    from lrc_jepa.data.deployment import Deployment
     from lrc_jepa.data.normalize import ActionNormalizer
-    from lrc_jepa.evaluate.control import action_box
-    from lrc_jepa.train.checkpoint import Deployment
+    from lrc_jepa.plan.policy import action_box
 
     normalizer = ActionNormalizer(np.float32([0.5, -2.0]), np.float32([0.1, 4.0]))
     spec = Spec(history=1, tokens=1, width=2, action_dim=4, frameskip=2, image_size=8)

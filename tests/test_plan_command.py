@@ -13,19 +13,22 @@ from planning import ALL
 from lrc_jepa.commands import plan
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.data.clips import Split
+from lrc_jepa.data.deployment import Deployment
 from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.envs.collect import collect
-from lrc_jepa.evaluate.control import Planner, make_scene, make_task
+from lrc_jepa.evaluate.control import make_scene, make_task
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
+from lrc_jepa.evaluate.watched import Watched
 from lrc_jepa.models import build_model
+from lrc_jepa.plan.policy import Policy
 from lrc_jepa.protocols import Factored
 from lrc_jepa.recipes import MICRO_PLAN, SYSTEMS, by_protocol, get_recipe, protocol_of
 from lrc_jepa.report.control import compare, summarize
 from lrc_jepa.report.page import write_page
 from lrc_jepa.rows import read_rows
 from lrc_jepa.run import Run
-from lrc_jepa.train.checkpoint import Deployment, load_checkpoint, newest_checkpoint
+from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
 from lrc_jepa.train.loop import assemble, fit
 
 FEW = ["--samples", "8", "--iterations", "2", "--elites", "2"]
@@ -133,9 +136,10 @@ def explained(model, store, checkpoint, config):
     manifest = draw_manifest(store, split, checkpoint.config.clip, config, 2)
     known = checkpoint.deployment
     deployment = Deployment(model.spec, known.normalizer, known.action_low, known.action_high)
-    planner = Planner(model, deployment, config, list(range(len(manifest))), [1])
-    planner.begin(make_scene(store, manifest, make_task(store), 32, 5, history=1))
-    planner.act()
+    planner = Watched(Policy(model, deployment, config), [1])
+    scene = make_scene(store, manifest, make_task(store), 32, 5, history=1)
+    planner.reset(scene.goal)
+    planner.act(scene.frames[:, -1])
     return planner
 
 

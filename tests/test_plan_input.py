@@ -14,8 +14,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.files import file_digest, write_json
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.plan.goals import ReadoutGoal, image_goal
-from lrc_jepa.plan.mpc import Controller
-from lrc_jepa.plan.search import Box, episode_generators
+from lrc_jepa.plan.search import Box
 from lrc_jepa.train.checkpoint import newest_checkpoint
 
 BAD_CONFIGS = [
@@ -124,10 +123,9 @@ def test_a_checkpoint_whose_box_is_upside_down_is_refused(run, tmp_path, monkeyp
     assert "an action box has a lower bound above its upper bound" in said
 
 
-def test_a_goal_image_of_another_size_or_kind_is_refused_by_the_controller():
+def test_a_goal_image_of_another_size_or_kind_is_refused():
     model = world()[0]
-    generators = episode_generators(0, [0])
     small = torch.zeros(1, 3, 4, 4, dtype=torch.uint8)
     for wrong, kind in ((small, "uint8 3 x 4 x 4"), (torch.zeros(1, 3, 8, 8), "float32 3 x 8 x 8")):
         with pytest.raises(BadInput, match=f"the model sees uint8 frames of 3 x 8 x 8, not {kind}"):
-            Controller(model, unit_box(), CONFIG, generators, wrong)
+            image_goal(model, wrong)

@@ -9,7 +9,7 @@ import torch
 from lrc_jepa.bench import plan, systems
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate import control
+from lrc_jepa.evaluate import watched
 from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.rows import read_rows
@@ -26,7 +26,7 @@ def opened(run, tmp_path):
 def test_a_trajectory_is_all_its_solves_with_their_encodings(opened, monkeypatch):
     """The paper's protocol: current and goal frame are encoded once for each solve, and no other is."""
     real, seen, clock = opened.model.encode, [], [0.0]
-    monkeypatch.setattr(control.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(watched.time, "perf_counter", lambda: clock[0])
 
     def slow(frames):
         seen.append(frames.clone())

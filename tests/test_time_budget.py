@@ -9,6 +9,7 @@ from planning import ALL, CONFIG, Walk, planned, unit_box
 
 from lrc_jepa.errors import BadInput
 from lrc_jepa.plan import mpc, search
+from lrc_jepa.plan.goals import image_goal
 from lrc_jepa.plan.mpc import Controller
 from lrc_jepa.plan.search import Plan, episode_generators, join
 
@@ -82,7 +83,9 @@ def controller(problems, milliseconds, monkeypatch, **changes):
     config = dataclasses.replace(CONFIG, **changes)
     goal = torch.zeros(problems, 3, 8, 8, dtype=torch.uint8)
     goal[:, 0] = 1 + torch.arange(problems, dtype=torch.uint8)[:, None, None]
-    made = Controller(Slow(), unit_box(), config, episode_generators(7, list(range(problems))), goal)
+    model = Slow()
+    generators = episode_generators(7, list(range(problems)))
+    made = Controller(model, unit_box(), config, generators, image_goal(model, goal))
     made.begin(torch.zeros(problems, 1, 3, 8, 8, dtype=torch.uint8), torch.zeros(problems, 0, 4))
     return made, asked, clock
 

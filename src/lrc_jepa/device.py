@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import nn
 
 from lrc_jepa.errors import BadInput
 
@@ -18,3 +19,9 @@ def pick_device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise BadInput("there is no CUDA device here; use --device cpu")
     return device
+
+
+def device_of(model: object) -> torch.device:
+    """Where a model's weights are; one without weights is wherever its input is, and that is the CPU."""
+    weights = next(model.parameters(), None) if isinstance(model, nn.Module) else None
+    return torch.device("cpu") if weights is None else weights.device

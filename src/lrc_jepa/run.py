@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from lrc_jepa.config import RunConfig
+from lrc_jepa.config import PlanConfig, RunConfig
 from lrc_jepa.config_tree import from_dict, to_dict
 from lrc_jepa.data.clips import Split
 from lrc_jepa.data.limits import UNBOUNDED
@@ -29,6 +29,7 @@ from lrc_jepa.device import pick_device
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import digest, read_json, write_json
 from lrc_jepa.folders import discard, name_aside
+from lrc_jepa.plan.policy import Policy, Proposal
 from lrc_jepa.rows import Row, append_rows, read_rows
 from lrc_jepa.train.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
 
@@ -90,6 +91,10 @@ class Run:
     def device(self) -> torch.device:
         """Where the model is."""
         return next(self.checkpoint.model.parameters()).device
+
+    def policy(self, config: PlanConfig | None = None, *, propose: Proposal | None = None) -> Policy:
+        """The model as a policy that plans, by the run's own configuration or another."""
+        return Policy(self.model, self.checkpoint.deployment, config or self.config.plan, propose=propose)
 
     @cached_property
     def data(self) -> Path:

@@ -19,10 +19,12 @@ from lrc_jepa.bench.measure import alternate
 from lrc_jepa.config import GradientConfig, ImprovedConfig, PlanConfig
 from lrc_jepa.console import Bar, progress_bar, say, table
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.control import Planner, action_box, make_scene, make_task, run
+from lrc_jepa.evaluate.control import make_scene, make_task, run
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
+from lrc_jepa.evaluate.watched import Timed, Watched
 from lrc_jepa.files import write_bytes, write_json
 from lrc_jepa.plan.planners import check_planning, rehearse
+from lrc_jepa.plan.policy import Policy, action_box
 from lrc_jepa.recipes import PROTOCOLS, protocol_of
 from lrc_jepa.report.planners import planner_figure
 from lrc_jepa.report.stats import bootstrap_difference, mcnemar, wilson
@@ -93,16 +95,18 @@ def _alone(opened: Run, manifest: Manifest, config: PlanConfig) -> Callable[[], 
     one = dataclasses.replace(
         manifest, episodes=[manifest.episodes[pair]], starts=[manifest.starts[pair]], trivial=[False]
     )
-    planner = Planner(opened.model, opened.checkpoint.deployment, config, [pair])
-    spec, task = opened.checkpoint.deployment.spec, make_task(opened.store)
-    planner.begin(make_scene(opened.store, one, task, spec.image_size, spec.frameskip, config.history))
-    return planner.controller.solve
+    deployment, task = opened.checkpoint.deployment, make_task(opened.store)
+    policy, spec = Policy(opened.model, deployment, config, episodes=[pair]), deployment.spec
+    scene = make_scene(opened.store, one, task, spec.image_size, spec.frameskip, config.history)
+    policy.reset(scene.goal, scene.frames[:, :-1], scene.actions)
+    policy.observe(scene.frames[:, -1])
+    return policy.controller.solve
 
 
 def _together(opened: Run, manifest: Manifest, config: PlanConfig) -> float:
     """Seconds per pair of the first solve of all pairs at once."""
     short = dataclasses.replace(config, budget=1)
-    planner = Planner(opened.model, opened.checkpoint.deployment, short, list(range(len(manifest))))
+    planner = Timed(opened.policy(short))
     spec = opened.checkpoint.deployment.spec
     run(planner, opened.store, manifest, short, spec.frameskip, spec.image_size)
     return planner.seconds[0] / len(manifest)
@@ -117,7 +121,7 @@ def measure(opened: Run, configs: list[PlanConfig], pairs: int, rounds: int, bar
     spent = alternate({**works, "plain": _alone(opened, manifest, plain)}, rounds)
     counted, trials = ~np.asarray(manifest.trivial), []
     for index, config in enumerate(configs):
-        planner = Planner(opened.model, opened.checkpoint.deployment, config, list(range(len(manifest))))
+        planner = Watched(opened.policy(config))
         rollouts = run(planner, store, manifest, config, spec.frameskip, spec.image_size)
         own = next(iter(rollouts.success.values()))
         evaluations = max(solved.plan.evaluations for solved in planner.solved)

@@ -19,23 +19,22 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
+from lrc_jepa.arrays import Array, Frames
 from lrc_jepa.bounds import Count, Range
 from lrc_jepa.commands.arguments import parse
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import progress_bar, say, table
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.control import Planner, Scene
+from lrc_jepa.evaluate.watched import Timed
 from lrc_jepa.models import count_parameters
+from lrc_jepa.plan.policy import Policy
 from lrc_jepa.plan.rollout import Mode, Rollout
 from lrc_jepa.report import paper
 from lrc_jepa.report.variants import timed
 from lrc_jepa.rows import Row
 from lrc_jepa.run import Run, open_run
 
-Array = NDArray[Any]
 METRIC = "full-planning-time.v2"
 """v1 timed the cached rollout of those that have one, unsaid, and encoded the frame after every block."""
 MODES: tuple[Mode, ...] = ("plain", "cached")
@@ -78,16 +77,16 @@ def plan_trajectory(opened: Run, config: PlanConfig, episode: int, start: int, g
     store, spec = opened.store, opened.checkpoint.deployment.spec
     first, last = int(store.ep_offset[episode]), int(store.ep_offset[episode] + store.ep_len[episode] - 1)
 
-    def frame(step: int) -> Tensor:
-        row = min(first + start + step, last)
-        return torch.from_numpy(np.array(store.pixels[row])).permute(2, 0, 1)[None]
+    def frame(step: int) -> Frames:
+        return np.array(store.pixels[min(first + start + step, last)])
 
-    planner = Planner(opened.model, opened.checkpoint.deployment, config, [generator])
-    none = np.zeros((1, 0, spec.action_dim), np.float32)
+    policy = Timed(Policy(opened.model, opened.checkpoint.deployment, config, episodes=[generator]))
+    seconds = []
     for done in range(0, config.budget, config.execute * spec.frameskip):
-        planner.begin(Scene(frames=frame(done)[:, None], blocks=none, goal=frame(config.goal_offset)))
-        planner.act()
-    return planner.seconds
+        policy.reset(frame(config.goal_offset))
+        policy.act(frame(done))
+        seconds += policy.seconds
+    return seconds
 
 
 def rollouts_of(opened: Run, config: PlanConfig) -> list[Mode]:

@@ -19,8 +19,7 @@ from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.config import EncoderConfig, PredictorConfig, RunConfig
 from lrc_jepa.console import say
 from lrc_jepa.data.clips import Split
-from lrc_jepa.data.limits import ActionLimits
-from lrc_jepa.data.normalize import ActionNormalizer
+from lrc_jepa.data.deployment import Deployment
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import file_digest
@@ -29,7 +28,7 @@ from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.models.lewm_weights import WRAPPERS, convert
 from lrc_jepa.recipes import SETTINGS, get_recipe
 from lrc_jepa.run import Run
-from lrc_jepa.train.checkpoint import Deployment, save_checkpoint
+from lrc_jepa.train.checkpoint import save_checkpoint
 from lrc_jepa.train.provenance import provenance
 
 
@@ -145,11 +144,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     except RuntimeError as error:
         raise BadInput(f"{args.weights} does not fit ({' '.join(str(error).split())})") from None
     split = Split.by_episode(store, config.clip)
-    deployment = Deployment(
-        spec=model.spec,  # type: ignore[arg-type]
-        normalizer=ActionNormalizer.fit(store, split.train),
-        **ActionLimits.of(store, split.train).to_json(),
-    )
+    deployment = Deployment.of(model.spec, store, split.train)  # type: ignore[arg-type]
     origin = provenance(
         data=store.digest(), split=split.digest(), world=store.world, weights=file_digest(args.weights)
     )

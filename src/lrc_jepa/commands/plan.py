@@ -13,10 +13,12 @@ from lrc_jepa.commands.plan_pictures import open_loop, save_explanations, save_f
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import Bar, progress_bar, say, table
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.control import Actor, Planner, action_box, episode_rows, references, run
+from lrc_jepa.evaluate.control import Actor, episode_rows, run
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
-from lrc_jepa.evaluate.references import LatentPolicy, learned_references
+from lrc_jepa.evaluate.references import learned_references, references
+from lrc_jepa.evaluate.watched import Watched
 from lrc_jepa.plan.planners import check_planning
+from lrc_jepa.plan.policy import action_box
 from lrc_jepa.recipes import by_protocol, protocol_of
 from lrc_jepa.report.control import ControlSummary, summarize
 from lrc_jepa.rows import Row
@@ -157,17 +159,16 @@ def repeat(
     first = stamp["repetition"] == 0
     shown = pairs[: args.films] if first else []
     explained = pairs[: args.explained] if first and args.explain else []
-    planner = Planner(checkpoint.model, checkpoint.deployment, config, pairs, explained)
+    planner = Watched(opened.policy(config), explained)
     actors: dict[str, Actor] = {checkpoint.config.system: planner}
-    actors |= references(store, manifest, config, spec.frameskip)
+    actors |= references(store, manifest, config)
     if args.learned:
-        actors |= learned_references(checkpoint, store, opened.split.train, config, pairs)
+        actors |= learned_references(checkpoint, store, opened.split.train, config)
     rows: list[Row] = []
     for name, actor in actors.items():
         filmed = sorted({*shown, *explained}) if actor is planner else None
         rollouts = run(actor, store, manifest, config, spec.frameskip, spec.image_size, filmed)
-        timed = actor if isinstance(actor, Planner | LatentPolicy) else None
-        found = episode_rows(name, rollouts, manifest, stamp, timed)
+        found = episode_rows(name, rollouts, manifest, stamp, actor)
         if actor is planner:
             rows += save_films(opened.out, planner, rollouts, found, stamp, shown)
             rows += save_explanations(opened.out, planner, rollouts, stamp)

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.config import PlanConfig
-from lrc_jepa.evaluate.control import Planner, Rollouts
+from lrc_jepa.evaluate.control import Rollouts
 from lrc_jepa.evaluate.films import film, strip
 from lrc_jepa.evaluate.openloop import decoded_strips, long_clips, open_loop_error
+from lrc_jepa.evaluate.watched import Watched
 from lrc_jepa.files import write_bytes
 from lrc_jepa.report.explain import explanation_figure
 from lrc_jepa.rows import Row
@@ -21,18 +22,18 @@ DIGITS = 5  # significant ones of the figures in an explanation's row
 
 
 def save_films(
-    out: Path, planner: Planner, rollouts: Rollouts, found: list[Row], stamp: Row, pairs: list[int]
+    out: Path, planner: Watched, rollouts: Rollouts, found: list[Row], stamp: Row, pairs: list[int]
 ) -> list[Row]:
     """A GIF and a strip for each of these filmed pairs."""
     rows = []
-    skip = planner.frameskip
+    skip = planner.policy.deployment.spec.frameskip
     for pair in pairs:
         frames = rollouts.films[pair]
         imagined = planner.imagined_frames(pair)
         panels = {"start": frames[0], "now": frames, "goal": rollouts.goals[pair]}
         every_block = [frames[::skip]]
         if imagined is not None:
-            executed = imagined[:, : planner.config.execute]
+            executed = imagined[:, : planner.policy.config.execute]
             film_of = np.concatenate([np.repeat(solve, skip, axis=0) for solve in executed])
             panels["imagined"] = film_of[: len(frames)]
             blocks = executed.reshape(-1, *executed.shape[2:])
@@ -82,7 +83,7 @@ def _short(values: NDArray[Any]) -> Any:
     return np.vectorize(lambda x: float(f"{x:.{DIGITS}g}"), otypes=[float])(values).tolist()
 
 
-def save_explanations(out: Path, planner: Planner, rollouts: Rollouts, stamp: Row) -> list[Row]:
+def save_explanations(out: Path, planner: Watched, rollouts: Rollouts, stamp: Row) -> list[Row]:
     """A row of plain numbers, a figure and, where the model can decode, a strip for each explained pair."""
     found, rows = planner.explanation, []
     if found is None:
@@ -110,7 +111,7 @@ def save_explanations(out: Path, planner: Planner, rollouts: Rollouts, stamp: Ro
         if imagined is not None:
             row["strip"] = f"{name}.png"
             frames, goal = rollouts.films[pair], rollouts.goals[pair][None]
-            happened = frames[:: planner.frameskip][: imagined.shape[1] + 1]
+            happened = frames[:: planner.policy.deployment.spec.frameskip][: imagined.shape[1] + 1]
             strip(
                 out / row["strip"],
                 [np.concatenate([frames[:1], imagined[0], goal]), np.concatenate([happened, goal])],

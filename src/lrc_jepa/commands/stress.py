@@ -16,11 +16,13 @@ from lrc_jepa.commands.arguments import Positional, Unprefixed, parse
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import progress_bar, say, table
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.control import Planner, episode_rows, make_task, run
+from lrc_jepa.evaluate.control import episode_rows, make_task, run
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.perturb import PERTURBATIONS, PerturbedTask
 from lrc_jepa.evaluate.stress import Components, Projected, check_ranks, logistic_band, ranks_for
+from lrc_jepa.evaluate.watched import Watched
 from lrc_jepa.models.streams import frame_streams
+from lrc_jepa.plan.policy import Policy
 from lrc_jepa.recipes import protocol_of
 from lrc_jepa.report.control import summarize
 from lrc_jepa.report.sources import newest
@@ -112,7 +114,7 @@ class Stressed:
         spec, plan = deployment.spec, self.args.plan
         for seed in range(self.args.seeds):
             config = dataclasses.replace(plan, seed=plan.seed + seed)
-            planner = Planner(model, deployment, config, list(range(len(self.manifest))))
+            planner = Watched(Policy(model, deployment, config))
             happened = run(
                 planner, self.opened.store, self.manifest, config, spec.frameskip, spec.image_size, task=task
             )

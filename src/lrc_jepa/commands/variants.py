@@ -18,7 +18,7 @@ from lrc_jepa.config import RunConfig
 from lrc_jepa.console import say
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs import simulated
-from lrc_jepa.evaluate.control import Planner, episode_rows, run
+from lrc_jepa.evaluate.control import episode_rows, run
 from lrc_jepa.evaluate.interventions import intervene, trajectory_rows
 from lrc_jepa.evaluate.manifest import draw_manifest
 from lrc_jepa.evaluate.probes import ProbeConfig, draw_frames, probe_table
@@ -153,9 +153,9 @@ def plan_success(opened: Run, pairs: int) -> float:
     """Closed-loop success on pairs that depend on the data alone."""
     config, spec = opened.checkpoint.config, opened.checkpoint.deployment.spec
     manifest = draw_manifest(opened.store, opened.split, config.clip, config.plan, pairs)
-    planner = Planner(opened.model, opened.checkpoint.deployment, config.plan, list(range(len(manifest))))
-    happened = run(planner, opened.store, manifest, config.plan, spec.frameskip, spec.image_size)
-    return summarize(episode_rows(config.system, happened, manifest, {}, planner)).rate
+    policy = opened.policy()
+    happened = run(policy, opened.store, manifest, config.plan, spec.frameskip, spec.image_size)
+    return summarize(episode_rows(config.system, happened, manifest, {}, policy)).rate
 
 
 def told(rows: Sequence[Row], *names: str) -> list[dict[str, Any]]:

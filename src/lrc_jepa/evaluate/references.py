@@ -1,28 +1,87 @@
-"""References that learn: what a small head on a model's frozen latents can do without planning.
+"""References: doing nothing, acting at random, replaying what was recorded, and two that learn.
 
-Any planner must beat these on its own latents. Both heads are trained in seconds on the training
+Those that learn are small heads on a model's frozen latents, which any planner must beat on its own. Both heads are trained in seconds on the training
 episodes; neither sees a held-out frame, a state or a reward.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from lrc_jepa.arrays import Array, Frames
 from lrc_jepa.config import PlanConfig
+from lrc_jepa.data.deployment import Deployment
+from lrc_jepa.data.limits import ActionLimits
 from lrc_jepa.data.store import Store
+from lrc_jepa.device import device_of
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.control import Actor, Planner, Scene, action_box
-from lrc_jepa.train.checkpoint import Checkpoint, Deployment
+from lrc_jepa.evaluate.control import Actor
+from lrc_jepa.evaluate.manifest import Manifest
+from lrc_jepa.evaluate.watched import Timed, Watched
+from lrc_jepa.pixels import channels_first
+from lrc_jepa.plan.goals import Goal, LatentGoal
+from lrc_jepa.plan.policy import Agenda, Policy, action_box
+from lrc_jepa.protocols import WorldModel
+from lrc_jepa.train.checkpoint import Checkpoint
 
-Array = NDArray[Any]
+
+class Still:
+    """Does nothing at all."""
+
+    looks = False
+
+    def __init__(self, pairs: int, action_dim: int) -> None:
+        self.actions = np.zeros((pairs, action_dim), np.float32)
+
+    def reset(self, goal: Frames, frames: Frames | None = None, actions: Array | None = None) -> None:
+        """Nothing to prepare."""
+
+    def act(self, frames: Frames | None) -> Array:
+        """Zeros."""
+        return self.actions
+
+
+class Uniform(Still):
+    """Draws every action uniformly from the box, each episode from its own generator."""
+
+    def __init__(self, pairs: int, low: Array, high: Array, seed: int) -> None:
+        super().__init__(pairs, len(low))
+        self.low, self.high = low, high
+        self.rngs = [np.random.default_rng([seed, pair]) for pair in range(pairs)]
+
+    def act(self, frames: Frames | None) -> Array:
+        """Fresh uniform actions."""
+        return np.stack([rng.uniform(self.low, self.high) for rng in self.rngs]).astype(np.float32)
+
+
+class Recorded(Still):
+    """Repeats the recorded actions (B,n,a) that led from start to goal, then stands still."""
+
+    def __init__(self, recorded: Array) -> None:
+        super().__init__(len(recorded), recorded.shape[-1])
+        self.rest = iter(recorded.swapaxes(0, 1))
+
+    def act(self, frames: Frames | None) -> Array:
+        """The next recorded actions, or zeros."""
+        return next(self.rest, self.actions)
+
+
+def references(store: Store, manifest: Manifest, config: PlanConfig) -> dict[str, Actor]:
+    """The floors and the ceiling: do nothing, act at random, replay the recorded actions."""
+    pairs = len(manifest)
+    rows = manifest.start_rows(store)[:, None] + np.arange(manifest.goal_offset)
+    limits = ActionLimits.of(store)
+    low, high = (np.asarray(bound, np.float32) for bound in (limits.action_low, limits.action_high))
+    return {
+        "do-nothing": Still(pairs, store.action.shape[1]),
+        "random": Uniform(pairs, low, high, config.seed),
+        "expert-replay": Recorded(np.asarray(store.action[rows])),
+    }
 
 
 @dataclass(frozen=True)
@@ -69,14 +128,14 @@ def draw_pairs(
 
 
 @torch.inference_mode()
-def encode_rows(model: Any, store: Store, rows: Array, batch: int = 128) -> Tensor:
+def encode_rows(model: WorldModel, store: Store, rows: Array, batch: int = 128) -> Tensor:
     """Latents (n,N,D) of single frames; each frame is encoded once."""
     unique, back = np.unique(rows, return_inverse=True)
-    device = next(model.parameters()).device
+    device = device_of(model)
     found = []
     for part in np.array_split(unique, max(1, len(unique) // batch)):
-        frames = torch.from_numpy(store.pixels[part]).permute(0, 3, 1, 2)
-        found.append(model.encode(frames[:, None].to(device))[:, 0].float())
+        frames = channels_first(store.pixels[part])[:, None].to(device)
+        found.append(model.encode(frames)[:, 0].float())
     return torch.cat(found)[torch.from_numpy(back).to(device)]
 
 
@@ -146,58 +205,36 @@ def fit_head(
 
 
 class LatentPolicy:
-    """A head as an actor: sees the newest frame and the goal, answers at once."""
+    """A head that acts: sees the newest frame and the goal, answers at once."""
 
-    def __init__(self, model: Any, deployment: Deployment, head: Head) -> None:
+    def __init__(self, model: WorldModel, deployment: Deployment, head: Head) -> None:
         self.model, self.head, self.deployment = model, head, deployment
-        self.device = next(model.parameters()).device
+        self.device = device_of(model)
         self.box = action_box(deployment, self.device)
-        self.seconds: list[float] = []
-        self._encoding = 0.0
+        self.decided = 0
 
     @torch.inference_mode()
-    def _encode(self, frames: Tensor) -> Tensor:
-        began = time.perf_counter()
-        z: Tensor = self.model.encode(frames[:, None].to(self.device))[:, 0]
-        self._encoding += time.perf_counter() - began
-        return z
+    def _encode(self, frames: Frames) -> Tensor:
+        return self.model.encode(channels_first(frames)[:, None].to(self.device))[:, 0]
 
-    def begin(self, scene: Scene) -> None:
-        """Encode start and goal."""
-        self.goal, self.state = self._encode(scene.goal), self._encode(scene.frames[:, -1])
+    def reset(self, goal: Frames, frames: Frames | None = None, actions: Array | None = None) -> None:
+        """Encode the goal; the past does not matter."""
+        self.goal, self.agenda, self.decided = self._encode(goal), Agenda(self.deployment), 0
 
-    @torch.inference_mode()
-    def propose(self) -> Tensor:
-        """Normalised blocks (B,m,A) inside the action bounds."""
-        return self.box.clamp(self.head(self.state, self.goal))
-
-    def act(self) -> Array:
-        """Raw actions (B, m*frameskip, a)."""
-        began = time.perf_counter()
-        blocks = self.propose()
-        raw = self.deployment.normalizer.denormalize(blocks.cpu().numpy())
-        self.seconds.append(time.perf_counter() - began + self._encoding)
-        self._encoding = 0.0
-        return raw.reshape(len(raw), blocks.shape[1] * self.deployment.spec.frameskip, -1)
-
-    def observe(self, frames: Tensor, block: Array) -> None:
-        """Encode the newest frame."""
-        self.state = self._encode(frames)
-
-
-class GuidedPlanner(Planner):
-    """CEM whose first mean is what an inverse-dynamics head proposes."""
-
-    def __init__(
-        self, model: Any, deployment: Deployment, config: PlanConfig, pairs: list[int], head: Head
-    ) -> None:
-        super().__init__(model, deployment, config, pairs)
-        self.head = head
+    @property
+    def looks(self) -> bool:
+        """Whether a block begins here."""
+        return self.agenda.looks
 
     @torch.inference_mode()
-    def start(self) -> Tensor:
-        """The first mean (B,H,A)."""
-        return self.box.clamp(self.head(self.controller.state, self.controller.goal))
+    def act(self, frame: Frames | None) -> Array:
+        """The next actions (B,a), of blocks inside the action bounds."""
+        if frame is not None and self.agenda.looks:
+            self.state = self._encode(frame)
+        if self.agenda.empty:
+            self.agenda.fill(self.box.clamp(self.head(self.state, self.goal)))
+            self.decided += 1
+        return self.agenda.next()
 
 
 def learned_references(
@@ -205,7 +242,6 @@ def learned_references(
     store: Store,
     episodes: Array,
     config: PlanConfig,
-    pairs: list[int],
     heads: HeadConfig | None = None,
 ) -> dict[str, Actor]:
     """Behaviour cloning, inverse dynamics alone, and CEM started from it, all on this model's latents.
@@ -218,9 +254,16 @@ def learned_references(
     reach = max(1, config.goal_offset // deployment.spec.frameskip)
     cloned = fit_head(checkpoint, store, episodes, 1, reach, heads)
     inverse = fit_head(checkpoint, store, episodes, config.horizon, 0, heads)
+
+    @torch.inference_mode()
+    def propose(state: Tensor, goal: Goal) -> Tensor:
+        assert isinstance(goal, LatentGoal)  # pairs have goal images
+        plans: Tensor = inverse(state, goal.latent)
+        return plans
+
     on = f"on {checkpoint.config.system}"
     return {
-        f"gcbc {on}": LatentPolicy(model, deployment, cloned),
-        f"idm {on}": LatentPolicy(model, deployment, inverse),
-        f"cem+idm {on}": GuidedPlanner(model, deployment, config, pairs, inverse),
+        f"gcbc {on}": Timed(LatentPolicy(model, deployment, cloned)),
+        f"idm {on}": Timed(LatentPolicy(model, deployment, inverse)),
+        f"cem+idm {on}": Watched(Policy(model, deployment, config, propose=propose)),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -14,6 +14,13 @@ from lrc_jepa.protocols import WorldModel
 
 class Goal(Protocol):
     """What B problems aim for."""
+
+    @property
+    def problems(self) -> int:
+        """B."""
+
+    def part(self, rows: slice | list[int]) -> Goal:
+        """The goals of some of the problems."""
 
     def distance(self, model: WorldModel, states: Tensor, rows: slice) -> Tensor:
         """States (b,S,N,D) of the problems `rows` -> how far each is from its goal (b,S)."""
@@ -27,6 +34,15 @@ class LatentGoal:
     """A state to reach, by the model's own distance."""
 
     latent: Tensor  # (B, N, D)
+
+    @property
+    def problems(self) -> int:
+        """Number of goal states."""
+        return len(self.latent)
+
+    def part(self, rows: slice | list[int]) -> LatentGoal:
+        """The goal states of some of the problems."""
+        return LatentGoal(self.latent[rows])
 
     def check(self, model: WorldModel, problems: int) -> None:
         """The latent must be one state of this model for each problem."""
@@ -50,6 +66,15 @@ class ReadoutGoal:
     weight: Tensor  # (N * D, q)
     bias: Tensor  # (q,)
     target: Tensor  # (B, q)
+
+    @property
+    def problems(self) -> int:
+        """Number of targets."""
+        return len(self.target)
+
+    def part(self, rows: slice | list[int]) -> ReadoutGoal:
+        """The targets of some of the problems."""
+        return replace(self, target=self.target[rows])
 
     def check(self, model: WorldModel, problems: int) -> None:
         """The read-out must be for this model's states and the target for each problem."""

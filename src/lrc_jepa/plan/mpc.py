@@ -10,7 +10,7 @@ from torch import Tensor
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.errors import BadInput
 from lrc_jepa.plan.cost import LatentCost
-from lrc_jepa.plan.goals import check_frames
+from lrc_jepa.plan.goals import Goal, check_frames
 from lrc_jepa.plan.planners import shift, solve
 from lrc_jepa.plan.search import Box, Plan, TooShort, join, now
 from lrc_jepa.protocols import WorldModel
@@ -36,13 +36,12 @@ class Controller:
         box: Box,
         config: PlanConfig,
         generators: list[torch.Generator],
-        goal: Tensor,
+        goal: Goal,
     ) -> None:
-        """`goal` (B,3,h,w) uint8: one goal image per episode; each is encoded once."""
+        """`goal` is any goal for B episodes."""
         self.model, self.box, self.config, self.generators = model, box, config, generators
-        check_frames(model, goal)
-        with torch.inference_mode():
-            self.goal = model.encode(goal[:, None])[:, 0]  # (B, N, D)
+        goal.check(model, len(generators))
+        self.goal = goal
         self._states: Tensor | None = None
         self._last: Plan | None = None
         self._timely = False  # a solve has met its time budget
@@ -84,7 +83,9 @@ class Controller:
         """The cost of plans from the present towards the goal, for all episodes or some of them."""
         if self._states is None or self._blocks is None:
             raise BadInput("a controller must begin with a frame before it plans")
-        return LatentCost(self.model, self._states[rows], self._blocks[rows], self.goal[rows], self.config)
+        return LatentCost(
+            self.model, self._states[rows], self._blocks[rows], self.goal.part(rows), self.config
+        )
 
     @torch.inference_mode()
     def solve(self, start: Tensor | None = None) -> Solved:
@@ -94,12 +95,13 @@ class Controller:
         """
         if start is None and self.config.warm_start and self._last is not None:
             start = shift(self._last, self.config.execute)
-        alone = [slice(b, b + 1) for b in range(len(self.goal))]
+        alone = [slice(b, b + 1) for b in range(self.goal.problems)]
         groups = alone if self.config.time_budget_ms else [slice(None)]
         found = [self._search(rows, None if start is None else start[rows]) for rows in groups]
         self._last = plan = join([plan for plan, _ in found]) if len(found) > 1 else found[0][0]
         imagined = torch.cat([states for _, states in found])  # (B, H, N, D)
-        return Solved(plan, imagined, self.model.distance(imagined[:, -1], self.goal))
+        cost = self.goal.distance(self.model, imagined[:, -1:], slice(None))[:, 0]
+        return Solved(plan, imagined, cost)
 
     def _search(self, rows: slice, start: Tensor | None) -> tuple[Plan, Tensor]:
         """A plan for some episodes and the states (b,H,N,D) along it.

@@ -9,7 +9,7 @@ manifest.json       sha-256 of every file above, written last
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,29 +20,14 @@ from torch import Tensor, nn
 
 from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import from_dict, to_dict
-from lrc_jepa.data.normalize import ActionNormalizer
+from lrc_jepa.data.deployment import Deployment
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import file_digest, read_json, write_json
 from lrc_jepa.folders import discard, name_aside, settle_all, whole_folder
 from lrc_jepa.models import build_model
-from lrc_jepa.types import Spec
 
 FORMAT = 1
 REQUIRED = ("config.json", "model.safetensors")
-
-
-@dataclass(frozen=True)
-class Deployment:
-    """What a model must be used with: all of it comes from the checkpoint, none from defaults."""
-
-    spec: Spec
-    normalizer: ActionNormalizer
-    action_low: list[float]
-    action_high: list[float]
-    bounds_from: str = "declared"
-    """Whether the bounds were declared, given, or are the range seen in the training data."""
-    action_change: list[float] | None = None
-    """Largest change from one command to the next, where the dataset has a limit."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +74,7 @@ def save_checkpoint(
     described = {
         "format": FORMAT,
         "config": to_dict(config),
-        "spec": asdict(deployment.spec),
-        "normalizer": deployment.normalizer.to_json(),
-        "action_low": deployment.action_low,
-        "action_high": deployment.action_high,
-        "bounds_from": deployment.bounds_from,
-        "action_change": deployment.action_change,
+        **deployment.to_json(),
         "step": step,
         "provenance": origin,
     }
@@ -136,14 +116,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
         raise BadInput(f"checkpoint {path} has format {described.get('format')}, not {FORMAT}")
     try:
         config = from_dict(RunConfig, described["config"], f"checkpoint {path}")
-        deployment = Deployment(
-            spec=Spec(**described["spec"]),
-            normalizer=ActionNormalizer.from_json(described["normalizer"]),
-            action_low=described["action_low"],
-            action_high=described["action_high"],
-            bounds_from=described.get("bounds_from", "declared"),
-            action_change=described.get("action_change"),
-        )
+        deployment = Deployment.from_json(described)
         step, origin = int(described["step"]), dict(described["provenance"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(f"checkpoint {path}: config.json is not one of a checkpoint ({error!r})") from None

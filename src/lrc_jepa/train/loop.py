@@ -21,8 +21,8 @@ from lrc_jepa.config import RunConfig, TrainConfig
 from lrc_jepa.config_tree import differences
 from lrc_jepa.data.batches import order_batches
 from lrc_jepa.data.clips import Clips, Split
+from lrc_jepa.data.deployment import Deployment
 from lrc_jepa.data.features import clip_columns
-from lrc_jepa.data.limits import ActionLimits
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs import WORLDS
@@ -31,7 +31,6 @@ from lrc_jepa.locks import lock
 from lrc_jepa.models import build_model
 from lrc_jepa.objectives import Objective
 from lrc_jepa.train.checkpoint import (
-    Deployment,
     list_checkpoints,
     load_checkpoint,
     load_resume,
@@ -134,8 +133,9 @@ def assemble(config: RunConfig, store: Store, run: Path, device: torch.device) -
     """Build everything a run needs; whatever cannot work is refused here."""
     check_data(config, store)
     split = Split.by_episode(store, config.clip)
-    normalizer = ActionNormalizer.fit(store, split.train)
     model: Any = build_model(config).to(device)
+    deployment = Deployment.of(model.spec, store, split.train)
+    normalizer = deployment.normalizer
     columns = clip_columns(store, model, config.model.proprio, config.model.proprio_dim)
     clips = Clips(store, split.train, config.clip, normalizer, columns)
     heldout = Clips(store, split.heldout, config.clip, normalizer)
@@ -146,8 +146,6 @@ def assemble(config: RunConfig, store: Store, run: Path, device: torch.device) -
         )
     check_shares(config.train, world_size())
     objective = Objective(config.objective, model, config.train.seed)
-    limits = ActionLimits.of(store, split.train)
-    deployment = Deployment(spec=model.spec, normalizer=normalizer, **limits.to_json())
     return Pieces(
         config=config,
         run=run,

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.data.frames import to_square
 from lrc_jepa.data.importers.base import Source, json_number, numeric
-from lrc_jepa.data.importers.images import to_square
 from lrc_jepa.data.importers.options import Options
 from lrc_jepa.data.streaming import StreamWriter
 from lrc_jepa.errors import BadInput

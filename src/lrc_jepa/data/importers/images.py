@@ -1,9 +1,4 @@
-"""Frames of any layout -> square RGB frames of one size.
-
-The rule: the largest centred square is cut out (for an odd rest, the spare row or column falls to the
-end), or the frame is padded with black, or its sides are scaled apart; then it is averaged down over boxes, or interpolated up where the source is smaller. A frame that has
-the asked size already is kept to the bit.
-"""
+"""Pictures of any layout -> RGB frames."""
 
 from __future__ import annotations
 
@@ -18,7 +13,6 @@ from PIL import Image
 
 from lrc_jepa.data.budget import ask
 from lrc_jepa.data.importers.base import reading
-from lrc_jepa.data.importers.options import Crop
 from lrc_jepa.errors import BadInput
 
 Array = NDArray[Any]
@@ -28,25 +22,6 @@ PER_PIXEL = 10  # bytes while it is decoded
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF")
 DEEP_MODES = ("I", "F")  # more than 8 bits a value, such as depth: what is white in them, nobody says
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"})
-
-
-def to_square(frame: Frame, size: int, crop: Crop = "centre") -> Frame:
-    """(h, w, 3) -> (size, size, 3)."""
-    height, width = frame.shape[:2]
-    side = min(height, width)
-    if crop == "centre":
-        top, left = (height - side) // 2, (width - side) // 2
-        frame = frame[top : top + side, left : left + side]
-    elif crop == "pad":
-        side = max(height, width)
-        ask(4 * side**2, frame.nbytes, f"a frame of {width} x {height} pixels, padded to a square,")
-        top, left = (side - height) // 2, (side - width) // 2
-        frame = np.pad(frame, ((top, side - height - top), (left, side - width - left), (0, 0)))
-    frame = np.ascontiguousarray(frame)
-    if frame.shape[:2] == (size, size):
-        return frame
-    how = Image.Resampling.BOX if side > size else Image.Resampling.BILINEAR
-    return np.asarray(Image.fromarray(frame).resize((size, size), how))
 
 
 def decode_image(data: bytes | Path, what: str) -> Frame:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from lrc_jepa.bounds import Checked, Count, Positive, Range
+from lrc_jepa.data.frames import Crop
 from lrc_jepa.data.store import NAME
 from lrc_jepa.errors import BadInput
 
-Crop = Literal["centre", "pad", "squash"]
 Finite = Annotated[float, Range()]
 
 

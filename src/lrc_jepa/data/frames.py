@@ -1,0 +1,37 @@
+"""Frames of any size made square, the same way for datasets and for a camera at work.
+
+The largest centred square is cut out (for an odd rest, the spare row or column falls to the end), or the
+frame is padded with black, or its sides are scaled apart; then it is averaged down over boxes, or
+interpolated up where it is smaller. A frame that has the asked size already is kept to the bit.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from PIL import Image
+
+from lrc_jepa.arrays import Frames
+from lrc_jepa.data.budget import ask
+
+Crop = Literal["centre", "pad", "squash"]
+
+
+def to_square(frame: Frames, size: int, crop: Crop = "centre") -> Frames:
+    """(h, w, 3) -> (size, size, 3)."""
+    height, width = frame.shape[:2]
+    side = min(height, width)
+    if crop == "centre":
+        top, left = (height - side) // 2, (width - side) // 2
+        frame = frame[top : top + side, left : left + side]
+    elif crop == "pad":
+        side = max(height, width)
+        ask(4 * side**2, frame.nbytes, f"a frame of {width} x {height} pixels, padded to a square,")
+        top, left = (side - height) // 2, (side - width) // 2
+        frame = np.pad(frame, ((top, side - height - top), (left, side - width - left), (0, 0)))
+    frame = np.ascontiguousarray(frame)
+    if frame.shape[:2] == (size, size):
+        return frame
+    how = Image.Resampling.BOX if side > size else Image.Resampling.BILINEAR
+    return np.asarray(Image.fromarray(frame).resize((size, size), how))

@@ -1,0 +1,19 @@
+"""Pictures as models see them, and what models decode as pictures."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lrc_jepa.arrays import Frames
+
+
+def channels_first(frames: Frames) -> Tensor:
+    """(...,h,w,3) uint8 -> (...,3,h,w) uint8, as models see them."""
+    return torch.from_numpy(np.asarray(frames)).movedim(-1, -3)
+
+
+def pictures(frames: Tensor) -> Frames:
+    """(...,3,h,w) in [0, 1], as models decode them -> (...,h,w,3) uint8."""
+    return np.asarray((frames.movedim(-3, -1) * 255 + 0.5).byte().cpu().numpy())

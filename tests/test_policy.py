@@ -1,0 +1,177 @@
+"""A policy: the same plans as `lrc plan`, for one robot or many, from frames of any size."""
+
+import dataclasses
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from planning import SMALL, Walk
+
+from lrc_jepa.config import PlanConfig
+from lrc_jepa.data.deployment import Deployment
+from lrc_jepa.data.frames import to_square
+from lrc_jepa.data.normalize import ActionNormalizer
+from lrc_jepa.data.store import Store
+from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.control import run as run_actor
+from lrc_jepa.evaluate.manifest import draw_manifest
+from lrc_jepa.plan.goals import LatentGoal, ReadoutGoal
+from lrc_jepa.plan.policy import Policy
+from lrc_jepa.run import open_run
+
+NORMALIZER = ActionNormalizer(np.float32([0.1, -0.2]), np.float32([0.5, 2.0]))
+LOW, HIGH = [-0.5, -1.0], [0.6, 1.0]
+
+
+def walker(**changes):
+    model = Walk()
+    deployment = Deployment(model.spec, NORMALIZER, LOW, HIGH)
+    return Policy(model, deployment, dataclasses.replace(SMALL, **changes))
+
+
+def picture(x, y, side=8):
+    """A frame whose mean colour is the state of the walk."""
+    frame = np.zeros((side, side, 3), np.uint8)
+    frame[..., 0], frame[..., 1] = x, y
+    return frame
+
+
+def test_a_policy_reaches_what_lrc_plan_reaches_through_gymnasium(run):
+    """One robot, frame by frame through gymnasium, ends every pair where the batched evaluation ends it."""
+    opened = open_run(run)
+    config = PlanConfig(samples=16, iterations=2, elites=4, budget=30)
+    manifest = draw_manifest(opened.store, opened.split, opened.config.clip, config, 4)
+    spec = opened.checkpoint.deployment.spec
+    together = run_actor(
+        opened.policy(config), opened.store, manifest, config, spec.frameskip, spec.image_size
+    )
+    env, policy = gymnasium.make("lrc/TwoRoom-v0", size=spec.image_size), opened.policy(config)
+    states = opened.store.columns["state"]
+    for pair in range(len(manifest)):
+        start, goal = (rows(opened.store)[pair] for rows in (manifest.start_rows, manifest.goal_rows))
+        frame, info = env.reset(options={"state": states[start], "goal": states[goal]})
+        policy.reset(info["goal_image"])
+        reached, first = info["success"], -1
+        for step in range(1, config.budget + 1):
+            frame, _, met, _, info = env.step(policy.act(frame))
+            reached = {name: reached[name] or info["success"][name] for name in reached}
+            first = step if met and first < 0 else first
+        assert reached == {name: bool(met[pair]) for name, met in together.success.items()}
+        assert info["distance"] == pytest.approx(together.final_distance[pair], abs=0.05)
+        assert manifest.trivial[pair] or first == together.first_step[pair]
+
+
+def test_one_robot_acts_as_one_of_many():
+    many, one = walker(), walker()
+    goals = np.stack([picture(9, 9), picture(2, 7)])
+    frames = np.stack([picture(5, 5), picture(6, 1)])
+    many.reset(goals)
+    one.reset(goals[0])
+    for _ in range(6):
+        both, alone = many.act(frames), one.act(frames[0])
+        assert both.shape == (2, 2) and alone.shape == (2,)
+        assert np.allclose(both[0], alone, atol=1e-5)
+
+
+def test_actions_are_raw_and_never_leave_the_bounds():
+    policy = walker(std=30.0)
+    policy.reset(picture(255, 255))
+    acted = np.stack([policy.act(picture(0, 0)) for _ in range(8)])
+    assert acted.dtype == np.float32
+    assert (acted >= np.float32(LOW)).all() and (acted <= np.float32(HIGH)).all()
+    assert (acted == np.float32(HIGH)).any()  # it pushes as hard as it may
+
+
+def test_it_looks_where_a_block_begins_and_remembers_what_was_done():
+    policy = walker(execute=2, horizon=2)
+    policy.reset(picture(9, 9))
+    looked = []
+    for step in range(8):
+        looked.append(policy.looks)
+        acted = policy.act(picture(5, step) if policy.looks else None)
+        if step == 0:
+            first = acted
+        if step == 1:
+            block = np.concatenate([first, acted])
+        if step == 2:
+            seen = policy.controller._blocks[0, -1].numpy()
+            assert np.allclose(NORMALIZER.denormalize(seen), block, atol=1e-5)
+    assert looked == [True, False] * 4 and policy.decided == 2  # two blocks of two actions per plan
+    with pytest.raises(BadInput, match="must see a frame"):
+        policy.act(None)
+
+
+def test_a_known_past_is_taken_in():
+    policy = walker()
+    frames = np.stack([picture(3, 3), picture(4, 4)])[None]
+    actions = np.float32([[[0.1, 0.2]] * 4])
+    policy.reset(picture(9, 9), frames, actions)
+    policy.act(picture(5, 5))
+    assert policy.controller._states[0, :, 0, 0].tolist() == [3, 4, 5]
+    assert np.allclose(NORMALIZER.denormalize(policy.controller._blocks.numpy()), [[0.1, 0.2] * 2])
+    policy.reset(picture(9, 9), frames, actions[:, 1:])
+    with pytest.raises(BadInput, match="2 past frames a block apart have 4 actions"):
+        policy.act(picture(5, 5))
+
+
+@pytest.mark.parametrize("crop", ["centre", "pad", "squash"])
+def test_frames_of_any_size_are_cut_and_scaled_as_the_data_were(run, crop):
+    opened = open_run(run)
+    deployment = dataclasses.replace(opened.checkpoint.deployment, crop=crop)
+    wide = np.random.default_rng(0).integers(0, 255, (2, 48, 80, 3), np.uint8)
+    square = np.stack([to_square(frame, 32, crop) for frame in wide])
+    plans = []
+    for goal, frame in (wide, square):
+        policy = Policy(opened.model, deployment, SMALL)
+        policy.reset(goal)
+        policy.act(frame)
+        plans.append(policy.solved.plan.actions)
+    assert torch.equal(*plans)
+
+
+def test_the_crop_comes_with_the_checkpoint(run, store, tmp_path):
+    import json
+    import shutil
+
+    from conftest import train_debug
+
+    from lrc_jepa.train.checkpoint import load_checkpoint
+
+    shutil.copytree(store.path, tmp_path / "data")
+    meta = json.loads((tmp_path / "data" / "meta.json").read_text())
+    (tmp_path / "data" / "meta.json").write_text(json.dumps({**meta, "source": {"crop": "pad"}}))
+    path = train_debug(Store(tmp_path / "data"), tmp_path / "run", steps=1)
+    assert load_checkpoint(path).deployment.crop == "pad"
+    assert open_run(run).checkpoint.deployment.crop == "centre"
+
+
+def test_goals_are_images_latents_or_read_outs():
+    image, latent, readout = walker(), walker(), walker()
+    image.reset(picture(9, 7))
+    state = torch.tensor([[[9.0, 7.0]]])
+    latent.reset(LatentGoal(state))
+    readout.reset(ReadoutGoal(torch.eye(2), torch.zeros(2), state[:, 0]))
+    acted = [policy.act(picture(5, 5)) for policy in (image, latent, readout)]
+    assert np.array_equal(acted[0], acted[1]) and np.allclose(acted[0], acted[2], atol=1e-4)
+
+
+def test_what_cannot_be_acted_on_is_refused():
+    policy = walker()
+    with pytest.raises(BadInput, match="reset with a goal"):
+        policy.act(picture(5, 5))
+    with pytest.raises(BadInput, match="uint8"):
+        policy.reset(picture(5, 5).astype(float))
+    policy.reset(picture(9, 9))
+    with pytest.raises(BadInput, match="2 frames do not fit 1 goals"):
+        policy.act(np.stack([picture(5, 5)] * 2))
+
+
+def test_the_same_seed_and_episode_give_the_same_plan():
+    def acted(policy, resets):
+        for _ in range(resets):
+            policy.reset(picture(9, 9))
+        return policy.act(picture(5, 5))
+
+    assert np.array_equal(acted(walker(), 1), acted(walker(), 1))
+    assert not np.array_equal(acted(walker(), 1), acted(walker(), 2))  # the next episode draws anew
