@@ -6,7 +6,7 @@ import torch
 
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.plan.planners import PLANNERS, solve
-from lrc_jepa.plan.search import Box, episode_generators
+from lrc_jepa.plan.problem import Box, Problem, episode_generators
 from lrc_jepa.types import Spec
 
 ALL = sorted(PLANNERS)
@@ -37,7 +37,7 @@ def unit_box(size=4, steps=2, bound=1.0):
 
 def planned(name, cost, box=None, config=CONFIG, episodes=(0, 1), start=None):
     config = dataclasses.replace(config, planner=name)
-    return solve(cost, box or unit_box(), config, episode_generators(7, list(episodes)), start)
+    return solve(Problem(cost, box or unit_box(), config, episode_generators(7, list(episodes)), start))
 
 
 def quadratic(target):

@@ -20,8 +20,8 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.models import build_model
 from lrc_jepa.plan.cost import LatentCost, rows_in
 from lrc_jepa.plan.planners import solve
+from lrc_jepa.plan.problem import Box, Problem, episode_generators
 from lrc_jepa.plan.rollout import Rollout, rollout
-from lrc_jepa.plan.search import Box, episode_generators
 from lrc_jepa.protocols import Cached
 from lrc_jepa.train.checkpoint import load_checkpoint, save_checkpoint
 from lrc_jepa.types import Spec
@@ -271,7 +271,7 @@ def test_plans_through_the_network_alone_or_among_fifty(name):
     def plan(which):
         with torch.inference_mode():
             cost = LatentCost(model, past[which], blocks[which], goal[which], config)
-            return solve(cost, box, config, episode_generators(0, which)).actions
+            return solve(Problem(cost, box, config, episode_generators(0, which))).actions
 
     everyone = plan(list(range(50)))
     for alone in (3, 41):

@@ -6,10 +6,11 @@ import torch
 
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.errors import BadInput
-from lrc_jepa.plan.cem import Box, cem, episode_generators
+from lrc_jepa.plan.cem import cem
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.plan.goals import image_goal
 from lrc_jepa.plan.mpc import Controller
+from lrc_jepa.plan.problem import Box, Problem, episode_generators
 from lrc_jepa.plan.rollout import rollout
 from lrc_jepa.types import Spec
 
@@ -80,7 +81,12 @@ def test_cem_solves_a_quadratic():
         return (plans - target).square().sum(dim=(2, 3))
 
     plan = cem(
-        cost, box(), dataclasses.replace(CONFIG, samples=128, iterations=30), episode_generators(0, [0, 1])
+        Problem(
+            cost,
+            box(),
+            dataclasses.replace(CONFIG, samples=128, iterations=30),
+            episode_generators(0, [0, 1]),
+        )
     )
     assert torch.allclose(plan.actions, target.expand(2, -1, -1), atol=0.02)
     assert (plan.best_cost[:, -1] <= plan.best_cost[:, 0]).all()
@@ -90,7 +96,7 @@ def test_cem_finds_the_way_with_a_perfect_model():
     model = Walk()
     goal = torch.tensor([[[2.0, -1.5]], [[-3.0, 0.5]]])
     cost = LatentCost(model, torch.zeros(2, 1, 1, 2), torch.zeros(2, 0, 4), goal)
-    plan = cem(cost, box(), CONFIG, episode_generators(0, [4, 9]))
+    plan = cem(Problem(cost, box(), CONFIG, episode_generators(0, [4, 9])))
     assert float(cost(plan.actions[:, None]).max()) < 0.01
 
 
@@ -102,7 +108,9 @@ def test_no_candidate_and_no_plan_leaves_the_box():
         seen.append(plans)
         return -plans.sum(dim=(2, 3))  # pulls every candidate against the upper bound
 
-    plan = cem(cost, Box(low, high), dataclasses.replace(CONFIG, std=30.0), episode_generators(0, [0]))
+    plan = cem(
+        Problem(cost, Box(low, high), dataclasses.replace(CONFIG, std=30.0), episode_generators(0, [0]))
+    )
     every = torch.cat([*(s.flatten(0, 2) for s in seen), plan.actions.flatten(0, 1)])
     assert bool(((every >= low) & (every <= high)).all())
     assert torch.allclose(plan.actions, high.expand_as(plan.actions), atol=1e-3)
@@ -116,7 +124,7 @@ def test_mean_is_one_of_the_samples_and_elite_std_is_unbiased():
         return plans.square().sum(dim=(2, 3))
 
     config = dataclasses.replace(CONFIG, iterations=2)
-    plan = cem(cost, box(bound=100.0), config, episode_generators(0, [0]))
+    plan = cem(Problem(cost, box(bound=100.0), config, episode_generators(0, [0])))
     first, second = seen
     assert torch.equal(first[:, 0], torch.zeros_like(first[:, 0]))
     elites = first[0][first[0].square().sum(dim=(1, 2)).topk(8, largest=False).indices]
@@ -132,7 +140,7 @@ def test_a_plan_does_not_depend_on_its_neighbours_or_its_place():
 
     def plan(which):
         cost = LatentCost(model, starts[which], torch.zeros(len(which), 0, 4), goals[which])
-        return cem(cost, box(), CONFIG, episode_generators(3, which)).actions
+        return cem(Problem(cost, box(), CONFIG, episode_generators(3, which))).actions
 
     everyone = plan(list(range(20)))
     assert torch.allclose(plan([7])[0], everyone[7], atol=1e-3)

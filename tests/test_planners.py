@@ -15,7 +15,7 @@ from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.plan.icem import coloured, colouring
 from lrc_jepa.plan.mppi import weigh
 from lrc_jepa.plan.planners import shift
-from lrc_jepa.plan.search import Box, episode_generators
+from lrc_jepa.plan.problem import Box, episode_generators
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -20,7 +20,8 @@ from lrc_jepa.evaluate.references import (
     learned_references,
     train_head,
 )
-from lrc_jepa.plan.cem import Box, cem, episode_generators
+from lrc_jepa.plan.cem import cem
+from lrc_jepa.plan.problem import Box, Problem, episode_generators
 from lrc_jepa.rows import read_rows
 from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
 
@@ -72,9 +73,8 @@ def test_cem_starts_where_it_is_told_to():
     config = PlanConfig(samples=8, iterations=1, elites=2, horizon=2, std=1e-6)
     box = Box(torch.full((3,), -2.0), torch.full((3,), 2.0))
     start = torch.randn(4, 2, 3).clamp(-1, 1)
-    found = cem(
-        lambda plans: plans.square().sum(dim=(2, 3)), box, config, episode_generators(0, [0, 1, 2, 3]), start
-    )
+    generators = episode_generators(0, [0, 1, 2, 3])
+    found = cem(Problem(lambda plans: plans.square().sum(dim=(2, 3)), box, config, generators, start))
     assert torch.allclose(found.actions, start, atol=1e-4)
 
 

@@ -11,7 +11,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.plan import mpc, search
 from lrc_jepa.plan.goals import image_goal
 from lrc_jepa.plan.mpc import Controller
-from lrc_jepa.plan.search import Plan, episode_generators, join
+from lrc_jepa.plan.problem import Plan, episode_generators, join
 
 
 class Clock:

@@ -35,7 +35,7 @@ from lrc_jepa.envs import tworoom
 from lrc_jepa.models import build_model
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.plan.planners import solve
-from lrc_jepa.plan.search import Box, Plan, episode_generators
+from lrc_jepa.plan.problem import Box, Plan, Problem, episode_generators
 from lrc_jepa.recipes import get_recipe
 
 
@@ -50,7 +50,7 @@ def open_model(size: str, seed: int = 0) -> Any:
     return model
 
 
-class Problem:
+class Workload:
     """Random histories and goals for a number of environments."""
 
     def __init__(self, size: str, environments: int = 1, history: int = 1, seed: int = 0) -> None:
@@ -72,7 +72,7 @@ class Problem:
         """One solve for all environments."""
         with torch.inference_mode():
             generators = episode_generators(0, list(range(self.environments)))
-            return solve(self.cost(config), self.box, config, generators)
+            return solve(Problem(self.cost(config), self.box, config, generators))
 
     def candidates(self, config: PlanConfig) -> Tensor:
         """One iteration's plans."""
@@ -95,14 +95,14 @@ class Products(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def bare_products(problem: Problem, config: PlanConfig, times: int) -> Callable[[], None]:
+def bare_products(workload: Workload, config: PlanConfig, times: int) -> Callable[[], None]:
     """A function that makes the matrix products of so many iterations, in their order, and nothing else.
 
     The right sides are the model's own weights: reading them is part of a product's price.
     """
-    cost, products = problem.cost(config), Products()
+    cost, products = workload.cost(config), Products()
     with torch.no_grad(), products:  # in inference mode the products would hide behind `linear`
-        cost(problem.candidates(config))
+        cost(workload.candidates(config))
     shapes = {(rows, *right.shape) for rows, right in products.found}
     buffers = {(m, k, n): (torch.randn(m, k), torch.empty(m, n)) for m, k, n in shapes}
 
@@ -116,9 +116,9 @@ def bare_products(problem: Problem, config: PlanConfig, times: int) -> Callable[
     return run
 
 
-def count_work(problem: Problem, config: PlanConfig) -> tuple[int, Tensor]:
+def count_work(workload: Workload, config: PlanConfig) -> tuple[int, Tensor]:
     """Floating-point operations of one iteration's matrix products, and the costs it found."""
-    cost, plans = problem.cost(config), problem.candidates(config)
+    cost, plans = workload.cost(config), workload.candidates(config)
     with torch.inference_mode(), FlopCounterMode(display=False) as counter:
         costs = cost(plans)
     return counter.get_total_flops(), costs
@@ -139,16 +139,16 @@ def bench_rollout(
     `gflops` counts the matrix products that the cached rollout makes, over the time of whole solves.
     Figures that start with `cpu_` are of processor time, which a busy machine changes least.
     """
-    problem = Problem(size, history=history)
+    workload = Workload(size, history=history)
     base = PlanConfig(samples=samples, iterations=iterations, horizon=horizon)
     configs = {mode: dataclasses.replace(base, rollout=mode) for mode in ("plain", "cached")}
-    (plain_flops, plain_costs), (flops, costs) = (count_work(problem, config) for config in configs.values())
+    (plain_flops, plain_costs), (flops, costs) = (count_work(workload, config) for config in configs.values())
     if compiled:
         configs["compiled"] = dataclasses.replace(configs["cached"], compile=True)
     works: dict[str, Callable[[], Any]] = {
-        name: partial(problem.solve, config) for name, config in configs.items()
+        name: partial(workload.solve, config) for name, config in configs.items()
     }
-    works["products"] = bare_products(problem, configs["cached"], iterations)
+    works["products"] = bare_products(workload, configs["cached"], iterations)
     spent = alternate(works, rounds)
     gflop = flops * iterations / 1e9
     found = {
@@ -186,11 +186,11 @@ def resident_mb() -> float:
 
 def bench_memory(size: str, *, replans: int = 20, iterations: int = 2, samples: int = 300) -> dict[str, Any]:
     """Memory after each of a number of replans: flat, or something is kept."""
-    problem = Problem(size)
+    workload = Workload(size)
     config = PlanConfig(samples=samples, iterations=iterations)
     held = []
     for _ in range(replans):
-        problem.solve(config)
+        workload.solve(config)
         held.append(resident_mb())
     settled = held[min(3, replans - 1) :]
     return {"size": size, "replans": replans, "resident_mb": held, "growth_mb": settled[-1] - settled[0]}
@@ -201,7 +201,7 @@ def bench_environments(
 ) -> list[dict[str, Any]]:
     """Solves per second against the number of environments planned together."""
     config = dataclasses.replace(PlanConfig(), **changes)
-    works = {count: partial(Problem(size, environments=count).solve, config) for count in counts}
+    works = {count: partial(Workload(size, environments=count).solve, config) for count in counts}
     spent = alternate({str(count): work for count, work in works.items()}, rounds)
     taken = {count: spent[str(count)].wall for count in counts}
     return [
@@ -248,7 +248,8 @@ def bench_search(pairs: int = 300, seed: int = 0, scale: float = 0.5) -> list[di
     rows = []
     for name, changes in SEARCHES:
         config = PlanConfig(planner=name, **changes)
-        plan = solve(cost, Box(-bound, bound, 5), config, episode_generators(seed, list(range(pairs))))
+        generators = episode_generators(seed, list(range(pairs)))
+        plan = solve(Problem(cost, Box(-bound, bound, 5), config, generators))
         reached = cost(plan.actions[:, None])[:, 0].sqrt() < 16
         rows.append(
             {

@@ -19,8 +19,9 @@ from lrc_jepa.commands.arguments import parse
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import table
 from lrc_jepa.models import build_model
-from lrc_jepa.plan.cem import Box, cem, episode_generators
+from lrc_jepa.plan.cem import cem
 from lrc_jepa.plan.cost import LatentCost
+from lrc_jepa.plan.problem import Box, Problem, episode_generators
 from lrc_jepa.recipes import get_recipe
 
 PACKAGES = ("torch", "numpy", "safetensors", "rich", "gymnasium", "scipy", "matplotlib", "jinja2")
@@ -93,7 +94,7 @@ def _self_test() -> tuple[Finding, bool]:
         cost = LatentCost(model, z[:1], torch.zeros(1, 0, model.spec.action_dim), z[1:, 0])
         bound = torch.ones(model.spec.action_dim)
         config = PlanConfig(samples=16, iterations=2, elites=4)
-        found = cem(cost, Box(-bound, bound), config, episode_generators(0, [0]))
+        found = cem(Problem(cost, Box(-bound, bound), config, episode_generators(0, [0])))
     good = bool(found.actions.abs().max() <= 1 and found.best_cost.isfinite().all())
     seconds = time.perf_counter() - began
     return Finding("self-test: encode and plan", f"{'passed' if good else 'FAILED'} in {seconds:.1f} s"), good

@@ -32,7 +32,7 @@ from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.models.backbones import without_weights
 from lrc_jepa.objectives.terms import TERMS
 from lrc_jepa.plan.planners import check_planning
-from lrc_jepa.plan.search import Box
+from lrc_jepa.plan.problem import Box
 from lrc_jepa.recipes import ANY_ACTIONS, SETTINGS, SIZES, SYSTEMS, get_recipe, reported_name
 from lrc_jepa.run import Run
 from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint

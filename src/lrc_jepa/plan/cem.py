@@ -5,10 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lrc_jepa.config import PlanConfig
-from lrc_jepa.plan.search import Box, Cost, Plan, Search, draw, episode_generators
-
-__all__ = ["Box", "Cost", "Plan", "cem", "draw", "episode_generators", "refine"]
+from lrc_jepa.plan.problem import Plan, Problem
+from lrc_jepa.plan.search import Search
 
 
 def refine(search: Search) -> Tensor:
@@ -23,19 +21,13 @@ def refine(search: Search) -> Tensor:
     return mean
 
 
-def cem(
-    cost: Cost,
-    box: Box,
-    config: PlanConfig,
-    generators: list[torch.Generator],
-    start: Tensor | None = None,
-) -> Plan:
-    """Minimise `cost` over plans (B,H,A) that stay in the box.
+def cem(problem: Problem) -> Plan:
+    """Minimise the cost over plans (B,H,A) that stay in the box.
 
     Each iteration draws `samples` plans from a Gaussian, one of them its mean, and refits mean and
     (unbiased) standard deviation to the `elites` cheapest. The final mean is returned. It is clamped
     too: a mean of points on a bound can round to beyond it. If time runs out, the best plan scored
     is returned instead.
     """
-    search = Search(cost, box, config, generators, start)
+    search = Search(problem)
     return search.answer(refine(search))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lrc_jepa.errors import BadInput
-from lrc_jepa.plan.search import Box, Plan
+from lrc_jepa.plan.problem import Box, Plan
 
 Array = NDArray[Any]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from lrc_jepa.config import PlanConfig
 from lrc_jepa.errors import BadInput
-from lrc_jepa.plan.search import Box, Cost, Plan, Search
+from lrc_jepa.plan.problem import Plan, Problem
+from lrc_jepa.plan.search import Search
 
 DECAYS = (0.9, 0.999)  # Adam's, for the mean of the slope and of its square
 
@@ -47,35 +47,23 @@ def descend(search: Search, plans: Tensor, scale: Tensor, iterations: int) -> No
             plans = search.box.clamp(plans - search.config.gradient.rate * scale * move)
 
 
-def gradient(
-    cost: Cost,
-    box: Box,
-    config: PlanConfig,
-    generators: list[torch.Generator],
-    start: Tensor | None = None,
-) -> Plan:
-    """Minimise a differentiable `cost` from several starts, in the box; the best plan scored is returned.
+def gradient(problem: Problem) -> Plan:
+    """Minimise a differentiable cost from several starts, in the box; the best plan scored is returned.
 
     The first start is the given plan (or the box's point nearest to 0), the others are drawn around it.
     """
+    box, config = problem.box, problem.config
     count = config.gradient.starts
-    search = Search(cost, box, config, generators, start)
+    search = Search(problem)
     plans = box.clamp(search.centre[:, None] + config.std * search.noise(count))
     plans[:, 0] = search.centre
     descend(search, plans, torch.full_like(plans, config.std), config.iterations)
     return search.answer()
 
 
-def polished(
-    refine: Refine,
-    cost: Cost,
-    box: Box,
-    config: PlanConfig,
-    generators: list[torch.Generator],
-    start: Tensor | None = None,
-) -> Plan:
+def polished(refine: Refine, problem: Problem) -> Plan:
     """A sampling planner, then a few gradient steps from its plan and its best elites."""
-    search = Search(cost, box, config, generators, start)
+    config, search = problem.config, Search(problem)
     found = refine(search)
     if search.elites is not None and search.complete:
         plans = torch.cat([found[:, None], search.elites], dim=1)[:, : config.gradient.starts]

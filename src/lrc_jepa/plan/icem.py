@@ -8,8 +8,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from lrc_jepa.config import PlanConfig
-from lrc_jepa.plan.search import Box, Cost, Plan, Search
+from lrc_jepa.plan.problem import Box, Plan, Problem
+from lrc_jepa.plan.search import Search
 
 
 @cache
@@ -56,19 +56,13 @@ def refine(search: Search) -> Tensor:
     return mean
 
 
-def icem(
-    cost: Cost,
-    box: Box,
-    config: PlanConfig,
-    generators: list[torch.Generator],
-    start: Tensor | None = None,
-) -> Plan:
-    """Minimise `cost` over plans (B,H,A) that stay in the box; the best plan scored is returned.
+def icem(problem: Problem) -> Plan:
+    """Minimise the cost over plans (B,H,A) that stay in the box; the best plan scored is returned.
 
     CEM with noise that is correlated over the plan's low-level actions (white noise mostly cancels
     itself out within a block), elites that stay among the candidates, a population that shrinks, and
-    momentum. The further plans of `start` (B,E,H,A), the last solve's elites, join the first iteration.
+    momentum. The further plans of the start (B,E,H,A), the last solve's elites, join the first iteration.
     """
-    search = Search(cost, box, config, generators, start)
+    search = Search(problem)
     refine(search)
     return search.answer()

@@ -12,7 +12,8 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.plan.goals import Goal, check_frames
 from lrc_jepa.plan.planners import shift, solve
-from lrc_jepa.plan.search import Box, Plan, TooShort, join, now
+from lrc_jepa.plan.problem import Box, Plan, Problem, join
+from lrc_jepa.plan.search import TooShort, now
 from lrc_jepa.protocols import WorldModel
 
 TRIES = 5  # at a time budget, before it counts as too short: the first solves warm up, and machines stall
@@ -132,7 +133,7 @@ class Controller:
             prepared = 1000 * (now(device) - begun)
             config = replace(config, time_budget_ms=max(budget - prepared, 1e-3))
         try:
-            plan = solve(cost, box, config, self.generators[rows], start)
+            plan = solve(Problem(cost, box, config, self.generators[rows], start))
         except TooShort as error:
             raise TooShort(budget, prepared + error.needed_ms) from None
         return plan, cost.imagine(plan.actions[:, None])[:, 0]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lrc_jepa.config import PlanConfig
-from lrc_jepa.plan.search import Box, Cost, Plan, Search, cheapest
+from lrc_jepa.plan.problem import Plan, Problem
+from lrc_jepa.plan.search import Search, cheapest
 
 
 def weigh(costs: Tensor, temperature: float) -> Tensor:
@@ -17,21 +17,15 @@ def weigh(costs: Tensor, temperature: float) -> Tensor:
     return (-dearer.nan_to_num(nan=0.0, posinf=torch.inf) / temperature).softmax(dim=1)
 
 
-def mppi(
-    cost: Cost,
-    box: Box,
-    config: PlanConfig,
-    generators: list[torch.Generator],
-    start: Tensor | None = None,
-) -> Plan:
-    """Minimise `cost` over plans (B,H,A) that stay in the box; the final weighted mean is returned.
+def mppi(problem: Problem) -> Plan:
+    """Minimise the cost over plans (B,H,A) that stay in the box; the final weighted mean is returned.
 
     Mean and standard deviation are refitted to the elites, an elite of cost c weighing
     exp(-(c - c_min) / (temperature * (c_max - c_min))) with the least and the largest finite cost among
     the elites: the temperature needs no tuning to a model's unit of distance. One of infinite cost weighs
     nothing.
     """
-    search = Search(cost, box, config, generators, start)
+    box, config, search = problem.box, problem.config, Search(problem)
     mean, std = search.centre, torch.full_like(search.centre, config.std)
     unbiased = config.elites / (config.elites - 1)
     while search.again():

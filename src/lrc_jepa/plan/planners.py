@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -14,23 +14,11 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.plan import cem, icem
 from lrc_jepa.plan.gradient import gradient, polished
 from lrc_jepa.plan.mppi import mppi
-from lrc_jepa.plan.search import Box, Cost, Plan, episode_generators
+from lrc_jepa.plan.problem import Box, Plan, Problem, episode_generators
 from lrc_jepa.plan.shooting import shooting
 
-
-class Planner(Protocol):
-    """A pure function of a cost: the same generators give the same plan."""
-
-    def __call__(
-        self,
-        cost: Cost,
-        box: Box,
-        config: PlanConfig,
-        generators: list[torch.Generator],
-        start: Tensor | None = None,
-    ) -> Plan:
-        """Minimise `cost` over plans in the box, around `start` where it is given."""
-
+Planner = Callable[[Problem], Plan]
+"""A pure function: the same cost, box, config and generators give the same plan."""
 
 PLANNERS: dict[str, Planner] = {
     "cem": cem.cem,
@@ -43,17 +31,12 @@ PLANNERS: dict[str, Planner] = {
 }
 
 
-def solve(
-    cost: Cost,
-    box: Box,
-    config: PlanConfig,
-    generators: list[torch.Generator],
-    start: Tensor | None = None,
-) -> Plan:
-    """Plan with the planner that the config names, searching from `start` where it is given."""
-    if config.planner not in PLANNERS:
-        raise BadInput(f"there is no planner {config.planner!r}; there is {', '.join(PLANNERS)}")
-    return PLANNERS[config.planner](cost, box, config, generators, start)
+def solve(problem: Problem) -> Plan:
+    """Plan with the planner that the config names."""
+    name = problem.config.planner
+    if name not in PLANNERS:
+        raise BadInput(f"there is no planner {name!r}; there is {', '.join(PLANNERS)}")
+    return PLANNERS[name](problem)
 
 
 def shift(plan: Plan, executed: int) -> Tensor | None:
@@ -73,7 +56,11 @@ def shift(plan: Plan, executed: int) -> Tensor | None:
 def rehearse(config: PlanConfig, box: Box) -> Plan:
     """A solve of a made-up cost, without a model: what the planner refuses it refuses here, in no time."""
     free = replace(config, time_budget_ms=min(config.time_budget_ms, 0.0))
-    return solve(lambda plans: plans.square().sum(dim=(2, 3)), box, free, episode_generators(0, [0]))
+
+    def cost(plans: Tensor) -> Tensor:
+        return plans.square().sum(dim=(2, 3))
+
+    return solve(Problem(cost, box, free, episode_generators(0, [0])))
 
 
 def check_planning(config: PlanConfig, history: int, box: Box) -> None:

@@ -20,7 +20,7 @@ from lrc_jepa.pixels import channels_first
 from lrc_jepa.plan.change import ChangeLimit
 from lrc_jepa.plan.goals import Goal, image_goal
 from lrc_jepa.plan.mpc import Controller, Solved
-from lrc_jepa.plan.search import Box, episode_generators
+from lrc_jepa.plan.problem import Box, episode_generators
 from lrc_jepa.protocols import WorldModel
 
 Proposal = Callable[[Tensor, Goal], Tensor]

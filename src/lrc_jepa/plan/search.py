@@ -1,20 +1,15 @@
-"""What every planner shares: the box, the plan, the noise, and the bookkeeping of a solve."""
+"""What every planner shares: the noise and the bookkeeping of a solve."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.errors import BadInput
-from lrc_jepa.plan.change import ChangeLimit
-
-Cost = Callable[[Tensor], Tensor]
-"""Plans (B,S,H,A) -> (B,S)."""
+from lrc_jepa.plan.problem import Plan, Problem
 
 OVERRUN = 1.2  # a time budget is met within this factor
 
@@ -28,73 +23,6 @@ class TooShort(BadInput):
             f"which takes {needed_ms:.0f} ms here"
         )
         self.needed_ms = needed_ms
-
-
-@dataclass(frozen=True)
-class Box:
-    """Bounds of an action block (A,), in normalised units, and a limit on changes where there is one."""
-
-    low: Tensor
-    high: Tensor
-    steps: int = 1
-    """Low-level actions in a block; A is `steps` times the width of one."""
-    change: ChangeLimit | None = None
-
-    def __post_init__(self) -> None:
-        if not bool((self.low <= self.high).all()):
-            raise BadInput("an action box has a lower bound above its upper bound")
-        if self.steps < 1 or len(self.low) % self.steps:
-            raise BadInput(f"an action block of width {len(self.low)} does not hold {self.steps} actions")
-
-    def clamp(self, plans: Tensor) -> Tensor:
-        """Move plans (B,...,H,A) to the nearest point of the box, then hold their changes."""
-        inside = torch.maximum(torch.minimum(plans, self.high), self.low)
-        return inside if self.change is None else self.change.hold(inside)
-
-    def after(self, blocks: Tensor) -> Box:
-        """The box for plans that follow the normalised `blocks` (B,k,A)."""
-        return self if self.change is None else replace(self, change=self.change.after(blocks))
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a planner found for each of B problems."""
-
-    actions: Tensor  # (B, H, A), normalised
-    best_cost: Tensor  # (B, iterations), the cheapest candidate of each iteration
-    spread: Tensor  # (B, iterations), mean standard deviation of the elites
-    evaluations: int = 0
-    """Predictor steps per problem: candidates x horizon; a backward pass counts as two more of each."""
-    elites: Tensor | None = None  # (B, E, H, A), the last iteration's best candidates, the best first
-    complete: bool = True
-    """Whether all iterations were made; if not, the time budget ended the search."""
-
-
-def join(plans: list[Plan]) -> Plan:
-    """Plans of problems that were solved one by one, as if they had been solved side by side.
-
-    A search that ended earlier repeats the figures of its last iteration; elites are the best that all have.
-    """
-    length = max(plan.best_cost.shape[1] for plan in plans)
-
-    def padded(curves: list[Tensor]) -> Tensor:
-        return torch.cat([torch.cat([c, c[:, -1:].expand(-1, length - c.shape[1])], dim=1) for c in curves])
-
-    elites = [plan.elites for plan in plans if plan.elites is not None]
-    count = min((e.shape[1] for e in elites), default=0)
-    return Plan(
-        actions=torch.cat([plan.actions for plan in plans]),
-        best_cost=padded([plan.best_cost for plan in plans]),
-        spread=padded([plan.spread for plan in plans]),
-        evaluations=max(plan.evaluations for plan in plans),
-        elites=torch.cat([e[:, :count] for e in elites]) if len(elites) == len(plans) else None,
-        complete=all(plan.complete for plan in plans),
-    )
-
-
-def episode_generators(seed: int, episodes: list[int]) -> list[torch.Generator]:
-    """One generator per episode, so that a plan does not depend on what is planned beside it."""
-    return [torch.Generator().manual_seed((seed << 32) + episode) for episode in episodes]
 
 
 def draw(generators: list[torch.Generator], shape: tuple[int, ...], device: torch.device) -> Tensor:
@@ -128,20 +56,13 @@ class Search:
     Nothing here waits for the device, unless a time budget asks what time it is.
     """
 
-    def __init__(
-        self,
-        cost: Cost,
-        box: Box,
-        config: PlanConfig,
-        generators: list[torch.Generator],
-        start: Tensor | None = None,
-    ) -> None:
-        """`start` (B,H,A) is the plan to search around, or (B,E,H,A) with more to try as well."""
-        _check(config)
-        self.cost, self.box, self.config, self.generators = cost, box, config, generators
-        self.device = box.low.device
+    def __init__(self, problem: Problem) -> None:
+        _check(problem.config)
+        self.cost, self.box, self.config = problem.cost, problem.box, problem.config
+        self.generators, start = problem.generators, problem.start
+        self.device = self.box.low.device
         self.begun = self._turned = now(self.device)
-        shape = (len(generators), config.horizon, len(box.low))
+        shape = (len(self.generators), self.config.horizon, len(self.box.low))
         if start is None:
             start = torch.zeros(shape, device=self.device)
         if start.ndim == 3:
@@ -150,7 +71,7 @@ class Search:
             raise BadInput(
                 f"a plan to start from has shape {tuple(start.shape)}, not (B, E, H, A) of {shape}"
             )
-        self.warm = box.clamp(start)  # (B, E, H, A)
+        self.warm = self.box.clamp(start)  # (B, E, H, A)
         self.best = self.warm[:, 0]
         self.best_value = torch.full((shape[0],), torch.inf, device=self.device)
         self.elites: Tensor | None = None

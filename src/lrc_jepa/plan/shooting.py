@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
-from lrc_jepa.config import PlanConfig
-from lrc_jepa.plan.search import Box, Cost, Plan, Search
+from lrc_jepa.plan.problem import Plan, Problem
+from lrc_jepa.plan.search import Search
 
 
-def shooting(
-    cost: Cost,
-    box: Box,
-    config: PlanConfig,
-    generators: list[torch.Generator],
-    start: Tensor | None = None,
-) -> Plan:
+def shooting(problem: Problem) -> Plan:
     """The cheapest of `samples` x `iterations` plans (B,H,A) drawn around the start, in the box."""
-    search = Search(cost, box, config, generators, start)
+    box, config, search = problem.box, problem.config, Search(problem)
     while search.again():
         plans = box.clamp(search.centre[:, None] + config.std * search.noise(config.samples))
         plans[:, 0] = search.best
