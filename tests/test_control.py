@@ -10,6 +10,7 @@ from lrc_jepa.config import ClipConfig, PlanConfig
 from lrc_jepa.data.clips import Split
 from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
+from lrc_jepa.envs.tworoom import TwoRoom
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.control import episode_rows, make_scene, make_task, run
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
@@ -194,13 +195,18 @@ def test_u_never_reaches_the_plan(store, manifest, run):
 
 def test_the_planner_is_not_told_the_state(store, manifest, checkpoint):
     """Same images, another true goal: the same plan."""
-    planner, _, chosen = result(checkpoint, store, manifest, [0, 1])
-    task = get_world("tworoom").make(Appearance())
-    scene = make_scene(store, chosen, task, 32, 5, history=1)
-    again = Policy(checkpoint.model, checkpoint.deployment, PLAN)
-    again.reset(scene.goal)
-    again.act(scene.frames[:, -1])
-    assert torch.equal(again.solved.plan.actions, planner.solved[0].plan.actions)
+
+    class Elsewhere(TwoRoom):
+        def set_goal(self, states):
+            super().set_goal(states[:, ::-1] + np.float32(30))
+
+    planner, rollouts, chosen = result(checkpoint, store, manifest, [0, 1])
+    again = Watched(Policy(checkpoint.model, checkpoint.deployment, PLAN, episodes=[0, 1]))
+    misled = run(again, store, chosen, PLAN, 5, 32, task=Elsewhere(Appearance(**store.meta["appearance"])))
+    assert (np.abs(misled.start_distance - rollouts.start_distance) > 1).all()  # the goal is another indeed
+    assert len(again.solved) == len(planner.solved) == 2
+    for one, other in zip(again.solved, planner.solved, strict=True):
+        assert torch.equal(one.plan.actions, other.plan.actions)
 
 
 def test_rows_summarise_without_trivial_pairs(store, manifest, checkpoint):

@@ -132,11 +132,19 @@ def test_longer_clips_equal_windows_by_hand():
 def test_u_does_not_reach_encode_step_or_distance():
     model = awake().eval()
     data = clip()
-    before = model.encode(data.frames)
-    for parameter in [*model.context.parameters(), *model.decoder.parameters()]:
-        torch.nn.init.normal_(parameter)
-    assert torch.equal(before, model.encode(data.frames))
-    assert torch.equal(model.factor(data.frames).z, before)
+
+    def answers():
+        z = model.encode(data.frames)
+        moved = model.step(z[:, :3], data.actions[:, :3])
+        return z, moved, model.distance(moved, z[:, 3])
+
+    with torch.no_grad():
+        before, before_u = answers(), model.factor(data.frames).u
+        for parameter in [*model.context.parameters(), *model.decoder.parameters()]:
+            torch.nn.init.normal_(parameter)
+        after, factors = answers(), model.factor(data.frames)
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    assert torch.equal(factors.z, before[0]) and not torch.allclose(factors.u, before_u, atol=0.1)
 
 
 def test_distance_is_the_squared_norm():

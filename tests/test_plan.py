@@ -7,7 +7,7 @@ import torch
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.errors import BadInput
 from lrc_jepa.plan.cem import cem
-from lrc_jepa.plan.cost import LatentCost
+from lrc_jepa.plan.cost import PLAIN_WIDTHS, LatentCost, rows_in
 from lrc_jepa.plan.goals import image_goal
 from lrc_jepa.plan.mpc import Controller
 from lrc_jepa.plan.problem import Box, Problem, episode_generators
@@ -64,14 +64,23 @@ def test_rollout_equals_a_hand_written_loop(known):
 def test_cost_is_the_terminal_distance_and_chunking_changes_nothing():
     model = Walk()
     past, goal, plans = torch.randn(3, 1, 1, 2), torch.randn(3, 1, 2), torch.randn(3, 7, 2, 4)
-    cost = LatentCost(model, past, torch.zeros(3, 0, 4), goal)
-    found = cost(plans)
+    found = LatentCost(model, past, torch.zeros(3, 0, 4), goal)(plans)
     for b in range(3):
         for s in range(7):
             end = past[b, 0, 0] + plans[b, s].view(2, 2, 2).sum(dim=(0, 1))
             assert float(found[b, s]) == pytest.approx(float(((end - goal[b, 0]) ** 2).sum()), rel=1e-4)
-    cost.ROWS = 4
-    assert torch.allclose(cost(plans), found, atol=1e-5)
+    seen = []
+
+    class Counted(Walk):
+        def step(self, past, actions):
+            seen.append(len(past))
+            return super().step(past, actions)
+
+    many, limit = plans.repeat(1, 100, 1, 1), rows_in(1, model.spec, PLAIN_WIDTHS)  # as 1 MB holds
+    cost = LatentCost(Counted(), past, torch.zeros(3, 0, 4), goal, PlanConfig(memory_mb=1))
+    assert limit < 3 * 700
+    assert torch.allclose(cost(many), found.repeat(1, 100), atol=1e-5)
+    assert len(seen) == 2 * 2 and max(seen) <= limit  # two blocks of two chunks
 
 
 def test_cem_solves_a_quadratic():
