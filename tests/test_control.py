@@ -21,6 +21,7 @@ from lrc_jepa.files import digest
 from lrc_jepa.plan.policy import Policy
 from lrc_jepa.report.control import summarize
 from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
+from lrc_jepa.types import Spec
 
 PLAN = PlanConfig(samples=16, iterations=2, elites=4)
 
@@ -193,20 +194,44 @@ def test_u_never_reaches_the_plan(store, manifest, run):
     assert torch.equal(*plans)
 
 
+class Eyes(torch.nn.Module):
+    """A model by hand: the state is where the frame is red, and a block moves it by its actions."""
+
+    def __init__(self):
+        super().__init__()
+        self.spec = Spec(history=3, tokens=1, width=2, action_dim=10, frameskip=5, image_size=32)
+        self.speed = torch.nn.Parameter(torch.tensor(5 / 224))
+
+    def encode(self, frames):
+        red = (frames[:, :, 0].float() - frames[:, :, 1].float()).clamp_min(0)  # (B, T, h, w)
+        at = torch.arange(32) / 32
+        across, down = ((red.sum(dim=d) * at).sum(dim=-1) for d in (2, 3))
+        return (torch.stack([across, down], dim=-1) / red.sum(dim=(2, 3))[..., None])[:, :, None]
+
+    def step(self, past, actions):
+        return past[:, -1] + self.speed * actions[:, -1:].unflatten(-1, (5, 2)).sum(dim=2)
+
+    def distance(self, state, goal):
+        return (state - goal).square().sum(dim=(1, 2))
+
+
 def test_the_planner_is_not_told_the_state(store, manifest, checkpoint):
-    """Same images, another true goal: the same plan."""
+    """Same images, another true goal: the same plans. Another goal image: another plan."""
 
     class Elsewhere(TwoRoom):
         def set_goal(self, states):
             super().set_goal(states[:, ::-1] + np.float32(30))
 
-    planner, rollouts, chosen = result(checkpoint, store, manifest, [0, 1])
-    again = Watched(Policy(checkpoint.model, checkpoint.deployment, PLAN, episodes=[0, 1]))
+    seeing = dataclasses.replace(checkpoint, model=Eyes())
+    planner, rollouts, chosen = result(seeing, store, manifest, [0, 1])
+    again = Watched(Policy(seeing.model, seeing.deployment, PLAN, episodes=[0, 1]))
     misled = run(again, store, chosen, PLAN, 5, 32, task=Elsewhere(Appearance(**store.meta["appearance"])))
     assert (np.abs(misled.start_distance - rollouts.start_distance) > 1).all()  # the goal is another indeed
     assert len(again.solved) == len(planner.solved) == 2
     for one, other in zip(again.solved, planner.solved, strict=True):
         assert torch.equal(one.plan.actions, other.plan.actions)
+    nearer, _, _ = result(seeing, store, dataclasses.replace(manifest, goal_offset=3), [0, 1])
+    assert not torch.allclose(nearer.solved[0].plan.actions, planner.solved[0].plan.actions, atol=0.01)
 
 
 def test_rows_summarise_without_trivial_pairs(store, manifest, checkpoint):
