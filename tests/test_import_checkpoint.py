@@ -1,11 +1,13 @@
-"""The public LeWM's weights: both generations of names, the same numbers, and refusals."""
+"""The public LeWM's weights: both generations of names, the same numbers by a second implementation, and refusals."""
 
 import json
 import re
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from scipy.special import erf
 from torch import nn
 
 from lrc_jepa import cli
@@ -29,8 +31,71 @@ FIVE_TO_FOUR = (  # the names of Hugging Face's vision transformer, newest first
 )
 
 
+def norm(x, weight=1.0, bias=0.0, eps=1e-5):
+    """Layer norm of rows (n,w)."""
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return weight * centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps) + bias
+
+
+def gelu(x):
+    return x * (1 + erf(x / np.sqrt(2))) / 2
+
+
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
+def their_attention(x, w, heads):
+    """Causal attention over rows (k,w), position by position and head by head."""
+    x = norm(x, w["norm.weight"], w["norm.bias"])
+    q, k, v = np.split(x @ w["to_qkv.weight"].T, 3, axis=-1)
+    size = q.shape[1] // heads
+    mixed = np.zeros_like(q)
+    for head in range(heads):
+        columns = slice(head * size, (head + 1) * size)
+        for now in range(len(x)):
+            scores = np.exp(k[: now + 1, columns] @ q[now, columns] / np.sqrt(size))
+            mixed[now, columns] = (scores / scores.sum()) @ v[: now + 1, columns]
+    return mixed @ w["to_out.0.weight"].T + w["to_out.0.bias"]
+
+
+def their_prediction(state, z, blocks, heads=2):
+    """The public model's next latents (k,w) of one clip: z (k,w), action blocks (k,A).
+
+    Of a block's six modulations the first three are for attention, the last three for the MLP, in the
+    order shift, scale, gate; a norm without weights is modulated, then attention and MLP norm once more.
+    """
+
+    def part(prefix):
+        return {k.removeprefix(prefix): v.double().numpy() for k, v in state.items() if k.startswith(prefix)}
+
+    w = part("action_encoder.")
+    code = blocks @ w["patch_embed.weight"][:, :, 0].T + w["patch_embed.bias"]
+    code = silu(code @ w["embed.0.weight"].T + w["embed.0.bias"]) @ w["embed.2.weight"].T + w["embed.2.bias"]
+    w = part("predictor.")
+    x = z + w["pos_embedding"][0, : len(z)]
+    layers = len([k for k in w if k.endswith("attn.to_qkv.weight")])
+    for layer in range(layers):
+        w = part(f"predictor.transformer.layers.{layer}.")
+        told = silu(code) @ w["adaLN_modulation.1.weight"].T + w["adaLN_modulation.1.bias"]
+        at = [told[:, i * x.shape[1] : (i + 1) * x.shape[1]] for i in range(6)]
+        seen = norm(x, eps=1e-6) * (1 + at[1]) + at[0]
+        attention = part(f"predictor.transformer.layers.{layer}.attn.")
+        x = x + at[2] * their_attention(seen, attention, heads)
+        seen = norm(x, eps=1e-6) * (1 + at[4]) + at[3]
+        seen = norm(seen, w["mlp.net.0.weight"], w["mlp.net.0.bias"])
+        hidden = gelu(seen @ w["mlp.net.1.weight"].T + w["mlp.net.1.bias"])
+        x = x + at[5] * (hidden @ w["mlp.net.4.weight"].T + w["mlp.net.4.bias"])
+    w = part("predictor.transformer.norm.")
+    x = norm(x, w["weight"], w["bias"])
+    w = part("pred_proj.net.")
+    x = x @ w["0.weight"].T + w["0.bias"]
+    x = (x - w["1.running_mean"]) / np.sqrt(w["1.running_var"] + 1e-5) * w["1.weight"] + w["1.bias"]
+    return gelu(x) @ w["3.weight"].T + w["3.bias"]
+
+
 class TheirPredictor(nn.Module):
-    """Their module tree, with their names; shapes are all that matters here."""
+    """Their module tree, with their names; what it computes is `their_prediction`."""
 
     def __init__(self, width=12, heads=2, head_dim=4, mlp=24, layers=2):
         super().__init__()
@@ -169,12 +234,12 @@ def test_imported_weights_give_the_public_models_numbers(generation, form, their
         conv = theirs["action_encoder"]["patch_embed"](blocks.transpose(1, 2)).transpose(1, 2)
         told = theirs["action_encoder"]["embed"](conv)
         assert torch.allclose(found.model.action_encoder(blocks), told, atol=1e-4)
-        assert torch.allclose(found.model.g_p(cls), theirs["pred_proj"]["net"](cls), atol=1e-4)
-        layer, block = theirs["predictor"].transformer["layers"][1], found.model.predictor.blocks[1]
-        x = torch.randn(2, 3, 12)
-        assert torch.allclose(block.feed_forward(x), layer["mlp"]["net"](x), atol=1e-4)
-        assert torch.allclose(block.modulation(x), layer["adaLN_modulation"](x), atol=1e-4)
-        assert torch.equal(block.attention.qkv.weight, layer["attn"]["to_qkv"].weight)
+        for known in (1, 2, 3):
+            ours = found.model.predict(z[:, :known], blocks[:, :known])[:, :, 0]
+            for clip in range(2):
+                past, moves = z[clip, :known, 0].double().numpy(), blocks[clip, :known].double().numpy()
+                by_hand = their_prediction(theirs.state_dict(), past, moves)
+                np.testing.assert_allclose(ours[clip].numpy(), by_hand, rtol=1e-3, atol=1e-3)
 
 
 def test_the_imported_run_plans(theirs, store, tmp_path):
