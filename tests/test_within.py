@@ -85,7 +85,23 @@ def test_the_gradient_also_flows_through_the_mean():
     assert per_episode.abs().max() < 1e-4 * slope.abs().max()  # moving a whole episode changes nothing
 
 
-@pytest.mark.parametrize("name", ["sigreg_within", "sigreg_episode"])
+def test_the_context_of_an_episode_is_one():
+    u = drawn(9, 4, 2, 3)
+    blank = torch.zeros(9, 1, 1, 1)
+    out = Outputs(z=blank, z_pred=blank, z_target=blank, actions=blank[:, :, 0], u=u, episodes=EPISODES)
+    found = TERMS["context_within"].function(out, CONFIG, generator())
+    rows = torch.stack(
+        [u[episode == EPISODES].flatten(0, 1).flatten(1) for episode in (4, 7, 9)]
+    )  # (3, 12, 6)
+    mean = rows.mean(dim=1)
+    spread = torch.relu(1 - (mean.var(dim=0) + 1e-4).sqrt()).mean()
+    cov = torch.cov(mean.T)
+    crossed = (cov.square().sum() - cov.diagonal().square().sum()) / 6
+    expected = 25 * (rows - mean[:, None]).square().mean() + 25 * spread + crossed
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("name", ["sigreg_within", "sigreg_episode", "context_within"])
 def test_batches_that_are_not_grouped_are_refused(name):
     config = get_recipe("tworoom-lrc-debug")
     with pytest.raises(BadInput, match=f"{name}.*train.per_episode"):

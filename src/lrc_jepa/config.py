@@ -270,7 +270,7 @@ class TrainConfig(Checked):
     """Clips per step, over all processes together."""
     per_episode: Count = 1
     """Clips that a batch takes from each of its episodes; 1: clips are drawn from all episodes alike.
-    `sigreg_within` and `sigreg_episode` need at least 2."""
+    `sigreg_within`, `sigreg_episode` and `context_within` need at least 2."""
     lr: Positive = 5e-5
     """Peak learning rate."""
     decoder_lr: NonNegative = 0.0
@@ -400,7 +400,7 @@ class RunConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for term in ("sigreg_within", "sigreg_episode"):
+        for term in ("sigreg_within", "sigreg_episode", "context_within"):
             if self.objective.weights.get(term) and self.train.per_episode < 2:
                 raise BadInput(
                     f"the term {term!r} compares clips of one episode: set train.per_episode to 2 or more"

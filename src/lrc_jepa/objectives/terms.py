@@ -99,6 +99,12 @@ def context_episode(out: Outputs, config: ObjectiveConfig, generator: torch.Gene
     return _context(torch.cat([out.u, out.u_far], dim=1), config)
 
 
+def context_within(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
+    """The same over all frames of an episode in the batch: u must not tell one time from another."""
+    assert out.u is not None and out.episodes is not None
+    return _context(by_episode(out.u, out.episodes), config)
+
+
 def reconstruction(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
     """mean (recon - frame)^2 in normalised pixels."""
     assert out.recon is not None and out.pixels is not None
@@ -186,6 +192,7 @@ TERMS: dict[str, Term] = {
     "inverse": Term(inverse, frozenset({"action_pred", "actions"})),
     "context": Term(context, frozenset({"u"})),
     "context_episode": Term(context_episode, frozenset({"u", "u_far"})),
+    "context_within": Term(context_within, frozenset({"u", "episodes"})),
     "reconstruction": Term(reconstruction, frozenset({"recon", "pixels"})),
     "reconstruction_moving": Term(moving_reconstruction, frozenset({"recon", "pixels"})),
     "features": Term(features, frozenset({"tokens", "tokens_recon"})),
