@@ -287,7 +287,7 @@ def zarr_replay(folder: Path, made: list[Episode], *, floats: bool = True) -> Pa
     return path
 
 
-def minari(folder: Path, made: list[Episode], *, in_dict: bool = True) -> Path:
+def minari(folder: Path, made: list[Episode], *, in_dict: bool = True, storage: str = "hdf5") -> Path:
     """T frames are T - 1 actions here. Frames of 32 pixels and more become JPEGs."""
     os.environ["MINARI_DATASETS_PATH"] = str(folder)
     with warnings.catch_warnings():
@@ -318,8 +318,28 @@ def minari(folder: Path, made: list[Episode], *, in_dict: bool = True) -> Path:
             buffers,
             observation_space=space,
             action_space=gymnasium.spaces.Box(-4.0, 4.0, (2,), np.float32),
+            data_format=storage,
         )
     return folder / "test" / "toy-v0"
+
+
+def swm_folder(folder: Path, made: list[Episode], *, in_video: bool = False) -> Path:
+    """A `.npz` for each column, and pictures or a video for each episode."""
+    root = folder / "plain"
+    (root / "pixels").mkdir(parents=True)
+    lengths, offsets = index_of(made)
+    arrays = {"ep_len": lengths.astype(np.int32), "ep_offset": offsets}
+    arrays |= {name: joined([getattr(e, name) for e in made]) for name in ("action", "state")}
+    for name, values in arrays.items():
+        np.savez(root / f"{name}.npz", values)
+    np.savez(root / "words.npz", np.array(["text"] * len(arrays["action"])))
+    for i, e in enumerate(made):
+        if in_video:
+            video(root / "pixels" / f"ep_{i}.mp4", e.pixels)
+            continue
+        for t, frame in enumerate(e.pixels):
+            Image.fromarray(frame).save(root / "pixels" / f"ep_{i}_step_{t}.jpeg")
+    return root
 
 
 def table_csv(path: Path, e: Episode, *, last: bool = True) -> None:

@@ -65,6 +65,13 @@ FORMATS = {
     "videos-csv": (made.videos, "videos", {d.tables: 2}, 160),
     "videos-npz": (lambda f, e: made.videos(f, e, table="npz"), "videos", {d.tables: 2}, 100),
     "images": (lambda f, e: made.images(f, e, shared=True), "images", {d.tables: 2}, 120),
+    "minari-arrow": (
+        lambda f, e: made.minari(f, e, storage="arrow"),
+        "minari",
+        {JSON("data/metadata.json", "metadata.json"): 1},
+        150,
+    ),
+    "swm-folder": (made.swm_folder, "swm-folder", {d.tables: 2}, 100),
 }
 STORE_CASES = 400
 # What survives these must be the undamaged rows; changed bytes may be read as other values.

@@ -22,6 +22,7 @@ from made_formats import (
     lance,
     lerobot,
     minari,
+    swm_folder,
     swm_hdf5,
     videos,
     zarr_replay,
@@ -65,6 +66,11 @@ CASES = {
     "zarr-bytes": (lambda f, e: zarr_replay(f, e, floats=False), "zarr", "state", 0),
     "minari": (lambda f, e: minari(f, e), "minari", "observations_state", 0),
     "minari-plain": (lambda f, e: minari(f, e, in_dict=False), "minari", None, 0),
+    "minari-arrow": (lambda f, e: minari(f, e, storage="arrow"), "minari", "observations_state", 0),
+    "minari-parquet": (lambda f, e: minari(f, e, storage="parquet"), "minari", "observations_state", 0),
+    "minari-arrow-plain": (lambda f, e: minari(f, e, in_dict=False, storage="arrow"), "minari", None, 0),
+    "swm-folder": (lambda f, e: swm_folder(f, e), "swm-folder", "state", 8),
+    "swm-folder-video": (lambda f, e: swm_folder(f, e, in_video=True), "swm-folder", "state", 8),
     "videos-csv": (lambda f, e: videos(f, e), "videos", "observation_state", 8),
     "videos-npz": (lambda f, e: videos(f, e, table="npz"), "videos", "observation_state", 8),
     "videos-shared": (lambda f, e: videos(f, e, table="shared"), "videos", None, 8),
@@ -145,9 +151,10 @@ def test_late_camera_drops_the_first_frame(tmp_path):
     assert np.allclose(store.columns["timestamp"], np.arange(5) / 5)
 
 
-def test_jpegs_of_minari(tmp_path):
+@pytest.mark.parametrize("storage", ["hdf5", "arrow", "parquet"])
+def test_jpegs_of_minari(storage, tmp_path):
     made = episodes((4, 5), height=40, width=40)
-    import_dataset(minari(tmp_path, made), tmp_path / "out", size=40)
+    import_dataset(minari(tmp_path, made, storage=storage), tmp_path / "out", size=40)
     store = Store(tmp_path / "out")
     check_rows(store, made, "observations_state", 8)
     assert store.meta["action_low"] == [-4.0, -4.0] and store.meta["action_high"] == [4.0, 4.0]
@@ -275,6 +282,42 @@ def test_columns_by_safe_names(tmp_path):
     assert store.quantities == ["reward"]  # state is the simulator's own, indices and text are left out
     assert np.array_equal(store.columns["reward"], np.arange(16))
     assert store.meta["source"]["left_out"] == ["label"]
+
+
+def test_compressed_arrow_is_not_unpacked(tmp_path):
+    """Its buffers could hold anything; Minari does not write it so."""
+    import pyarrow as pa
+
+    path = minari(tmp_path, episodes(), storage="arrow")
+    file = next((path / "data" / "1").glob("*.arrow"))
+    with pa.ipc.open_file(pa.BufferReader(file.read_bytes())) as reader:
+        batch = reader.get_batch(0)
+    for packing, refused in ((None, False), ("zstd", True), ("lz4", True)):
+        with pa.ipc.new_file(
+            str(file), batch.schema, options=pa.ipc.IpcWriteOptions(compression=packing)
+        ) as out:
+            out.write_batch(batch)
+        if refused:
+            with pytest.raises(BadInput, match="episode 1 is compressed"):
+                import_dataset(path, tmp_path / "out", size=16)
+        else:
+            import_dataset(path, tmp_path / "plain", size=16)
+
+
+def test_a_store_that_contradicts_itself(tmp_path):
+    path = swm_folder(tmp_path, episodes())
+    for name, values, words in (
+        ("ep_offset", np.array([0, 4, 12]), "does not follow from ep_len"),
+        ("action", np.zeros((15, 2)), "15 rows, but the episodes have 16"),
+    ):
+        kept = (path / f"{name}.npz").read_bytes()
+        np.savez(path / f"{name}.npz", values)
+        with pytest.raises(BadInput, match=words):
+            import_dataset(path, tmp_path / "out", size=16)
+        (path / f"{name}.npz").write_bytes(kept)
+    (path / "pixels" / "ep_2_step_1.jpeg").unlink()
+    with pytest.raises(BadInput, match=r"has no pixels/ep_2_step_1\.jpeg"):
+        import_dataset(path, tmp_path / "out", size=16)
 
 
 def test_camera_must_be_chosen(tmp_path):
@@ -424,6 +467,26 @@ def test_an_episode_of_one_frame_has_no_action(tmp_path):
     import_dataset(root, tmp_path / "out", size=16)
     store = Store(tmp_path / "out")
     assert store.ep_len.tolist() == [1, 4] and np.array_equal(store.action[1:4], made[1].action[:3])
+
+
+def test_actions_as_a_plain_array(tmp_path):
+    """One .npy for each recording; none can serve several."""
+    made = episodes()
+    root = images(tmp_path, made)
+    for number, episode in enumerate(made):
+        (root / f"run{number}" / "actions.csv").unlink()
+        inside = root / f"run{number}" / "actions.npy" if number else root / "run0.npy"
+        np.save(inside, episode.action[: len(episode) - number % 2])
+    import_dataset(root, tmp_path / "out", size=16)
+    check_rows(Store(tmp_path / "out"), made, None, 0)
+    np.save(root / "run1" / "actions.npy", np.array([{"a": 1}]), allow_pickle=True)
+    with pytest.raises(BadInput, match=r"actions.npy is damaged"):
+        import_dataset(root, tmp_path / "pickled", size=16)
+    for file in root.rglob("*.npy"):
+        file.unlink()
+    np.save(root / "actions.npy", np.concatenate([e.action for e in made]))
+    with pytest.raises(BadInput, match="cannot tell 3 recordings apart"):
+        import_dataset(root, tmp_path / "shared", size=16)
 
 
 def test_bounds_that_do_not_fit_are_left_out(tmp_path):

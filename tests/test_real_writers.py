@@ -20,6 +20,9 @@ WRITTEN = {
     "lerobot-0.4.4": (".", "lerobot", "observation_state", 64, 10),
     "stable-worldmodel-0.1.1-hdf5": ("toy.h5", "swm-hdf5", "state", 16, 0),
     "stable-worldmodel-0.1.1-lance": ("toy.lance", "lance", "state", 16, 4),
+    "stable-worldmodel-0.1.1-folder": ("toy", "swm-folder", "state", 16, 8),
+    "stable-worldmodel-0.1.1-video": ("toy", "swm-folder", "state", 64, 10),
+    "minari-0.5.4-arrow": (".", "minari", "observations_state", 16, 8),
     "minari-0.5.4-hdf5": (".", "minari", "observations_state", 16, 8),
     "zarr-2.18.7-replay-buffer": ("toy.zarr", "zarr", "state", 16, 0),
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lrc_jepa.data.budget import memory_limit
-from lrc_jepa.data.importers import bridge, dinowm, folders, hdf5, lance, lerobot, minari, replay
+from lrc_jepa.data.importers import bridge, dinowm, folders, hdf5, lance, lerobot, minari, replay, swm_folder
 from lrc_jepa.data.importers.base import Source
 from lrc_jepa.data.importers.convert import Conversion
 from lrc_jepa.data.importers.options import Options
@@ -37,6 +37,9 @@ FORMATS: dict[str, Format] = {
     ),
     "minari": Format("a Minari dataset with image observations", "", minari.sniff, minari.open_source),
     "swm-hdf5": Format("stable-worldmodel's HDF5 file", "", hdf5.sniff, hdf5.open_source),
+    "swm-folder": Format(
+        "stable-worldmodel's folder or video store", "", swm_folder.sniff, swm_folder.open_source
+    ),
     "lance": Format("stable-worldmodel's Lance table", "lance", lance.sniff, lance.open_source),
     "dino-wm": Format("DINO-WM's Push-T folder", "", dinowm.sniff, dinowm.open_source),
     "zarr": Format("diffusion policy's zarr replay buffer", "zarr", replay.sniff, replay.open_source),

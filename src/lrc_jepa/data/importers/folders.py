@@ -1,7 +1,7 @@
 """A folder of videos, or of folders of images, with tables of actions beside them.
 
-    videos:  run1.mp4 + run1.csv (or .npz), run2.mp4 + ..., or one actions.csv / actions.npz for all
-    images:  run1/0.png ... + run1/actions.csv (or .npz), run2/..., or run1.csv beside run1/, or one for all
+    videos:  run1.mp4 + run1.csv (or .npz, .npy), run2.mp4 + ..., or one actions.csv / actions.npz for all
+    images:  run1/0.png ... + run1/actions.csv (or .npz, .npy), run2/..., or run1.csv beside run1/, or one for all
 
 A table has one row per frame, or one fewer: row t is what happened from frame t to frame t + 1. With one
 fewer, nothing is said of the last frame: it takes the last row's numbers once more, and its time goes on by
@@ -25,7 +25,7 @@ from lrc_jepa.errors import BadInput
 
 Array = NDArray[Any]
 SHARED = "actions"
-TABLES = (".csv", ".npz")
+TABLES = (".csv", ".npz", ".npy")
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,9 @@ class Folder(Source):
             file = _table_at(root / SHARED)
             if file is None:
                 missing = next(r.name for r in recordings if r.table is None)
-                raise BadInput(f"{self.what} has no table of actions for {missing} ({missing}.csv or .npz)")
+                raise BadInput(
+                    f"{self.what} has no table of actions for {missing} ({missing}.csv, .npz or .npy)"
+                )
             names = [r.name for r in recordings]
             self.shared = read_shared(file, names)
             if lost := sorted(set(self.shared) - set(names)):
@@ -112,10 +114,10 @@ def _held(values: Array, *, moves: bool) -> Array:
 
 
 def _table_at(stem: Path) -> Path | None:
-    """`stem`.csv or `stem`.npz, where there is one."""
+    """`stem`.csv, `stem`.npz or `stem`.npy, where there is one."""
     found = [file for suffix in TABLES if (file := stem.with_name(stem.name + suffix)).is_file()]
     if len(found) > 1:
-        raise BadInput(f"{stem} has both a .csv and a .npz; keep one")
+        raise BadInput(f"{stem} has several tables: {', '.join(file.name for file in found)}; keep one")
     return found[0] if found else None
 
 

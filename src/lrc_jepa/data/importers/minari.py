@@ -1,4 +1,4 @@
-"""Minari datasets, read from their HDF5 file alone.
+"""Minari datasets, read from their files alone; here the HDF5 storage, in `minari_arrow` the other two.
 
 The minari package is not used: it may build an environment named in the metadata only to learn the
 shapes of its spaces. An episode with T actions has T + 1 observations; the last row's action is filled
@@ -35,6 +35,7 @@ from lrc_jepa.data.importers.hdf5 import (
     row_blocks,
 )
 from lrc_jepa.data.importers.images import converter, decode_image, is_image
+from lrc_jepa.data.importers.minari_arrow import STORAGES, MinariArrow
 from lrc_jepa.errors import BadInput
 
 Array = NDArray[Any]
@@ -63,11 +64,8 @@ def _varies(dataset: h5py.Dataset) -> bool:
 class Minari(Source):
     """A `data` folder with main_data.hdf5 and metadata.json."""
 
-    def __init__(self, folder: Path, camera: str | None) -> None:
-        self.what = f"Minari dataset {folder.name if folder.name != 'data' else folder.parent.name}"
-        metadata = read_described(folder / "metadata.json", self.what)
-        if metadata.get("data_format", "hdf5") != "hdf5":
-            raise BadInput(f"{self.what} is stored as {str(metadata['data_format'])[:40]}, not as HDF5")
+    def __init__(self, folder: Path, metadata: dict[str, Any], camera: str | None, what: str) -> None:
+        self.what = what
         path = folder / MAIN
         self.file = open_file(path, self.what)
         self.size = path.stat().st_size
@@ -95,7 +93,6 @@ class Minari(Source):
             lengths.append(len(self._dataset(self._episode(number), number, self.camera)))
         self.lengths = checked_lengths(np.asarray(lengths), self.what)
         self.info = {"camera": self.camera, "dataset": str(metadata.get("dataset_id", ""))[:200]}
-        self.info["action_bounds"] = _bounds(metadata)
 
     def _pictures(self, dataset: h5py.Dataset) -> bool:
         return bool(dataset.shape) and (is_image(dataset.shape[1:], dataset.dtype) or self._is_jpeg(dataset))
@@ -188,7 +185,15 @@ def _bounds(metadata: dict[str, Any]) -> tuple[list[float], list[float]] | None:
 
 def _folder(path: Path) -> Path | None:
     candidates = (path, path / "data", path.parent if path.name == MAIN else path)
-    return next((c for c in candidates if (c / MAIN).is_file()), None)
+    return next((c for c in candidates if (c / MAIN).is_file() or _tables(c)), None)
+
+
+def _tables(folder: Path) -> bool:
+    """Whether the first episode lies here as a table."""
+    first = folder / "0"
+    return (folder / "metadata.json").is_file() and any(
+        file.suffix[1:] in STORAGES for file in (first.iterdir() if first.is_dir() else ())
+    )
 
 
 def sniff(path: Path) -> bool:
@@ -200,5 +205,12 @@ def open_source(path: Path, camera: str | None) -> Source:
     """Open a Minari dataset."""
     folder = _folder(path)
     if folder is None:
-        raise BadInput(f"{path} has no data/{MAIN}, which a Minari dataset needs")
-    return Minari(folder, camera)
+        raise BadInput(f"{path} has no data/{MAIN} and no tables of episodes, which a Minari dataset needs")
+    what = f"Minari dataset {folder.name if folder.name != 'data' else folder.parent.name}"
+    metadata = read_described(folder / "metadata.json", what)
+    storage = metadata.get("data_format", "hdf5")
+    if storage not in ("hdf5", *STORAGES):
+        raise BadInput(f"{what} is stored as {str(storage)[:40]}, not as hdf5, {' or '.join(STORAGES)}")
+    opened: Source = (Minari if storage == "hdf5" else MinariArrow)(folder, metadata, camera, what)
+    opened.info["action_bounds"] = _bounds(metadata)
+    return opened

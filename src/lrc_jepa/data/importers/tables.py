@@ -1,10 +1,10 @@
-"""Tables of actions beside videos and images: CSV with a header, or NPZ.
+"""Tables of actions beside videos and images: CSV with a header, NPZ, or NPY.
 
 In a CSV the columns whose names begin with `action` form the action, in the order of the file; columns
 that differ only in a number at the end (state_0, state_1) form one quantity. Text is left out and listed. A table
 for several recordings has a column `episode` with their names, or with their numbers from 0 on.
 In an NPZ `action` and any further arrays have one row per frame; one for several recordings has an
-array of actions under each recording's name.
+array of actions under each recording's name. An NPY is the actions of one recording.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lrc_jepa.data.arrays import load_npz, one_line
+from lrc_jepa.data.arrays import load_npz, map_npy, one_line
 from lrc_jepa.data.budget import Meter
 from lrc_jepa.data.importers.base import BOOKKEEPING, numeric
 from lrc_jepa.errors import BadInput
@@ -45,6 +45,11 @@ def read_table(file: Path) -> Table:
     if file.suffix == ".csv":
         tables = _read_csv(file, by_episode=False)
         return next(iter(tables.values()))
+    if file.suffix == ".npy":
+        actions = numeric(map_npy(file, file.name))
+        if actions is None:
+            raise BadInput(f"{file.name} does not hold one row of numbers for each action")
+        return Table({"action": actions})
     found = {name: numeric(values) for name, values in load_npz(file, file.name).items()}
     columns = {name: values for name, values in found.items() if values is not None}
     if "action" not in columns:
@@ -54,6 +59,10 @@ def read_table(file: Path) -> Table:
 
 def read_shared(file: Path, names: list[str]) -> dict[str, Table]:
     """The tables of several recordings from one file."""
+    if file.suffix == ".npy":
+        if len(names) > 1:
+            raise BadInput(f"{file.name} cannot tell {len(names)} recordings apart; give each its own")
+        return {names[0]: read_table(file)}
     if file.suffix == ".npz":
         found = {name: numeric(values) for name, values in load_npz(file, file.name).items()}
         if len(names) == 1 and names[0] not in found:
