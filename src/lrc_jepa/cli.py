@@ -8,12 +8,14 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from types import FrameType
 from typing import Any
 
 from lrc_jepa import __version__, console
+from lrc_jepa.commands.arguments import HELP
+from lrc_jepa.commands.standins import stand_ins
 from lrc_jepa.errors import BadInput, Diverged, Interrupted, Terminated
 
 COMMANDS = {
@@ -69,7 +71,8 @@ def run(argv: list[str]) -> int:
     if as_json:
         arguments = [argument for argument in arguments if argument != "--json"]
         console.use_standard_error()
-    result: dict[str, Any] = import_module(f"lrc_jepa.commands.{name.replace('-', '_')}").main(arguments)
+    with stand_ins() if set(HELP) & set(arguments) else nullcontext():
+        result: dict[str, Any] = import_module(f"lrc_jepa.commands.{name.replace('-', '_')}").main(arguments)
     if as_json:
         sys.stdout.write(json.dumps(result, indent=2, sort_keys=True) + "\n")
     return int(result.get("exit_code", 0))

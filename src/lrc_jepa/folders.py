@@ -20,6 +20,7 @@ import os
 import re
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,6 +33,16 @@ OLD = ".old"
 LEFT = re.compile(r"\.(.+)\.[0-9a-f]{16}(\.partial|\.old)", re.DOTALL)
 EXCHANGE = 2  # RENAME_EXCHANGE of renameat2
 HERE = -100  # AT_FDCWD
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse a place where nothing can be written, before any work is done for it."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise BadInput(f"nothing can be written to {folder}: {error.strerror or error}") from None
 
 
 def sync_path(path: Path) -> None:

@@ -28,7 +28,7 @@ from lrc_jepa.data.store import Store
 from lrc_jepa.device import pick_device
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import digest, read_json, write_json
-from lrc_jepa.folders import discard, name_aside
+from lrc_jepa.folders import check_writable, discard, name_aside
 from lrc_jepa.plan.policy import Policy, Proposal
 from lrc_jepa.rows import Row, append_rows, read_rows
 from lrc_jepa.train.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
@@ -215,5 +215,6 @@ def open_run(
 ) -> Run:
     """A trained run with the data it is examined on, both loaded and known to fit each other."""
     run = Run(path, data=data, out=out, device=device, unbounded=unbounded)
+    check_writable(run.out)
     run.split  # noqa: B018 - loads both
     return run

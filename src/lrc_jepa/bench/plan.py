@@ -24,11 +24,11 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from lrc_jepa.bench import systems
 from lrc_jepa.bench.measure import alternate
 from lrc_jepa.bench.planners import bench_planners
+from lrc_jepa.bench.systems import SystemsArgs, work
 from lrc_jepa.bounds import Count, Seed
-from lrc_jepa.commands.arguments import parse
+from lrc_jepa.commands.arguments import Unprefixed, parse
 from lrc_jepa.config import ImprovedConfig, PlanConfig
 from lrc_jepa.console import say, table
 from lrc_jepa.envs import tworoom
@@ -276,8 +276,6 @@ class BenchPlanArgs:
     """CEM iterations in a solve."""
     rounds: Count = 3
     """Solves of each kind, after one to warm up; the fastest counts."""
-    threads: Count = 2
-    """Threads of the processor."""
     compiled: bool = False
     """Measure the compiled rollout too; its warm-up takes minutes."""
     quick: bool = False
@@ -290,20 +288,29 @@ class BenchPlanArgs:
     """Seed of the pairs and of the planners' candidates."""
     out: Path | None = None
     """Where rows, figure and JSON of --runs go; left out: the run's folder."""
+    timed: Unprefixed[SystemsArgs] = SystemsArgs()
 
 
+EXAMPLES = (
+    "lrc bench plan --size micro --quick",
+    "lrc bench plan --runs runs/first --pairs 50",
+    "lrc bench plan --systems runs/lrc runs/lwm --trajectories 10",
+)
 ENVIRONMENTS = {"paper": (1, 4), "micro": (1, 2, 5, 10, 25, 50), "debug": (1, 4)}
 
 
 def main(argv: list[str]) -> dict[str, Any]:
     """Measure and show."""
-    if "--systems" in argv:
-        return systems.main(argv)
-    told = "Measure how fast planning is on this machine; with --systems RUN...: whole trajectories of trained runs."
-    args = parse(BenchPlanArgs, argv, "bench plan", told)
+    about = (
+        "Measure how fast planning is on this machine; with --runs what every planner reaches on trained runs, "
+        "with --systems how long whole trajectories of trained runs take."
+    )
+    args = parse(BenchPlanArgs, argv, "bench plan", about, examples=EXAMPLES)
+    if args.timed.systems:
+        return work(args.timed)
     found: dict[str, Any] = {"load_before": os.getloadavg()[0]}  # other work spoils every figure below
     before = torch.get_num_threads()
-    torch.set_num_threads(args.threads)
+    torch.set_num_threads(args.timed.threads)
     try:
         if args.runs:
             return bench_planners(

@@ -22,7 +22,6 @@ import torch
 
 from lrc_jepa.arrays import Array, Frames
 from lrc_jepa.bounds import Count, Range
-from lrc_jepa.commands.arguments import parse
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import progress_bar, say, table
 from lrc_jepa.errors import BadInput
@@ -42,9 +41,9 @@ MODES: tuple[Mode, ...] = ("plain", "cached")
 
 @dataclass(frozen=True)
 class SystemsArgs:
-    """Which runs, how many trajectories, which search."""
+    """With --systems: size and full planning time of trained runs, by the paper's definition."""
 
-    systems: tuple[Path, ...]
+    systems: tuple[Path, ...] = ()
     """Folders of runs to time side by side."""
     trajectories: Annotated[int, Range(2)] = 50
     """Trajectories planned, one at a time."""
@@ -164,11 +163,8 @@ TOLD = (
 )
 
 
-def main(argv: list[str]) -> dict[str, Any]:
+def work(args: SystemsArgs) -> dict[str, Any]:
     """Time every run, write a row into each, show one table."""
-    args = parse(SystemsArgs, argv, "bench plan", "Size and full planning time of trained runs.")
-    if not args.systems or args.trajectories < 2:
-        raise BadInput("name a run and at least 2 trajectories: lrc bench plan --systems RUN [RUN ...]")
     if args.plan.history != 1:
         raise BadInput("full planning time is that of solves from one frame: leave --plan.history at 1")
     runs = [open_run(run, args.data, None, args.device) for run in args.systems]

@@ -261,7 +261,8 @@ def bench_train(*, quick: bool = False) -> dict[str, Any]:
 
 def main(argv: list[str]) -> dict[str, Any]:
     """Measure and show."""
-    args = parse(BenchTrainArgs, argv, "bench train", "Measure how fast training is on this machine.")
+    about = "Measure how fast training is on this machine, against a plain step in the same run."
+    args = parse(BenchTrainArgs, argv, "bench train", about, examples=("lrc bench train --quick",))
     if args.worker is not None:
         return work_in_team(args.worker)
     found = bench_train(quick=args.quick)

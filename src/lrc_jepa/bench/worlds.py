@@ -95,7 +95,7 @@ def measure(world: World, folder: Path, kind: str, args: BenchWorldsArgs) -> dic
 def main(argv: list[str]) -> dict[str, Any]:
     """One row of figures per world and appearance."""
     text = "Measure how fast episodes are collected here, and how exactly they replay."
-    args = parse(BenchWorldsArgs, argv, "bench worlds", text)
+    args = parse(BenchWorldsArgs, argv, "bench worlds", text, examples=("lrc bench worlds tworoom",))
     worlds, rows = [get_world(name) for name in args.worlds], []
     with progress_bar("collecting", 2 * len(worlds)) as bar, tempfile.TemporaryDirectory() as folder:
         for world in worlds:

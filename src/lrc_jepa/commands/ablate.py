@@ -22,6 +22,7 @@ from lrc_jepa.report.names import file_name
 from lrc_jepa.report.sources import number
 from lrc_jepa.rows import Row
 
+EXAMPLES = ("lrc ablate q --values 1 2 4", "lrc ablate train.lr --values 1e-3 3e-3 --seeds 3 --pairs 0")
 NAMED = {
     "q": ("model.context.queries", ("1", "2", "4", "8", "16")),
     "stopgrad": ("model.decoder.stop_gradient", ("false", "true")),
@@ -65,7 +66,8 @@ def variant(recipe: RunConfig, field: str, text: str, seed: int) -> RunConfig:
 
 def main(argv: list[str]) -> dict[str, Any]:
     """Train what is missing, measure what is not measured, show the table."""
-    args = parse(AblateArgs, argv, "ablate", "Vary one field of a recipe; finished parts are not done again.")
+    about = "Vary one field of a recipe: train, measure, show a table; finished parts are not done again."
+    args = parse(AblateArgs, argv, "ablate", about, examples=EXAMPLES)
     field, standard = NAMED.get(args.what, (args.what, ()))
     values = args.values or standard
     if not values:

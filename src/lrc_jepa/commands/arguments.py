@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from lrc_jepa.bounds import check, hints_of, plain_type
+from lrc_jepa.console import say
 from lrc_jepa.errors import BadInput
 
 T = TypeVar("T")
@@ -219,8 +220,10 @@ def convert(option: Option, words: list[str]) -> Any:
     """Words to the value of an option, within its bounds."""
     kind, parts = option.plain, typing.get_args(option.plain)
     value: Any
-    if words[:1] in (["None"], ["none"]) and type(None) in typing.get_args(option.hint):
-        return None
+    if words in (["None"], ["none"]):
+        if type(None) in typing.get_args(option.hint):
+            return None
+        words = [] if option.many else words
     if typing.get_origin(kind) is dict:
         if len(words) % 2:
             raise BadInput(f"{option.name} wants a name and a number, one after the other")
@@ -289,3 +292,19 @@ class Filling:
             elif known is dataclasses.MISSING:
                 raise BadInput(f"{self.command} needs {self.names[here]}; {self.command} --help tells more")
         return kind(**found) if default is None else dataclasses.replace(default, **found)  # type: ignore[type-var]
+
+
+def choose_verb(argv: list[str], prog: str, texts: dict[str, str]) -> str:
+    """The first word of a command that has commands of its own; asked for help, it lists them."""
+    if argv and argv[0] in texts:
+        return argv[0]
+    if argv and argv[0] not in HELP:
+        raise BadInput(f"there is no lrc {prog} {argv[0]!r}; there is {', '.join(texts)}")
+    width = max(map(len, texts))
+    lines = [f"  {name:<{width}}  {text}" for name, text in texts.items()]
+    say(
+        "\n".join(
+            [f"usage: lrc {prog} WHAT [ARGUMENTS]", "", *lines, "", f"lrc {prog} WHAT --help tells more."]
+        )
+    )
+    raise SystemExit(0 if argv else 2)

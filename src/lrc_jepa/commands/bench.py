@@ -5,8 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from lrc_jepa.console import say
-from lrc_jepa.errors import BadInput
+from lrc_jepa.commands.arguments import choose_verb
 
 BENCHES = {
     "train": "the training step, SIGReg and the loader, against a plain step in the same run",
@@ -17,13 +16,6 @@ BENCHES = {
 
 def main(argv: list[str]) -> dict[str, Any]:
     """Run the benchmark that the first argument names; the others are its own."""
-    if not argv or argv[0] in ("-h", "--help"):
-        say("usage: lrc bench WHAT [ARGUMENTS]\n")
-        for name, text in BENCHES.items():
-            say(f"  {name:<7} {text}")
-        say("\nlrc bench WHAT --help tells more.")
-        return {"benches": list(BENCHES)}
-    if argv[0] not in BENCHES:
-        raise BadInput(f"there is no benchmark {argv[0]!r}; there is {', '.join(BENCHES)}")
-    result: dict[str, Any] = import_module(f"lrc_jepa.bench.{argv[0]}").main(argv[1:])
+    name = choose_verb(argv, "bench", BENCHES)
+    result: dict[str, Any] = import_module(f"lrc_jepa.bench.{name}").main(argv[1:])
     return result

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lrc_jepa.commands.arguments import Positional, parse
+from lrc_jepa.commands.arguments import Positional, choose_verb, parse
 from lrc_jepa.commands.data_features import features
 from lrc_jepa.commands.data_io import export, import_, validate
 from lrc_jepa.commands.data_masks import masks
-from lrc_jepa.console import say, table
+from lrc_jepa.console import table
 from lrc_jepa.data.limits import ActionLimits, leaving_rows
 from lrc_jepa.data.store import Store
-from lrc_jepa.errors import BadInput
 
 MOST_SHOWN = 5  # entries of a long table
 ELSEWHERE = ("columns", "action_low", "action_high", "bounds_from")  # shown in tables of their own
@@ -66,7 +65,7 @@ def _largest_change(store: Store) -> NDArray[Any]:
 
 def info(argv: list[str]) -> dict[str, Any]:
     """`lrc data info`: sizes, rate, tasks, action limits, appearance and hashes."""
-    args = parse(DataArgs, argv, "data info", "Show what a dataset holds.")
+    args = parse(DataArgs, argv, "data info", "Show what a dataset holds.", examples=("lrc data info DIR",))
     store = Store(args.dataset)
     lengths, limits = store.ep_len, ActionLimits.of(store)
     result = {
@@ -114,10 +113,5 @@ VERBS = {
 
 def main(argv: list[str]) -> dict[str, Any]:
     """Choose the verb."""
-    if not argv or argv[0] not in VERBS:
-        if argv and argv[0] in ("-h", "--help"):
-            for name, verb in VERBS.items():
-                say(f"lrc data {name}: {(verb.__doc__ or '').partition(': ')[2]}")
-            return {}
-        raise BadInput(f"say lrc data followed by one of {', '.join(VERBS)}")
-    return VERBS[argv[0]](argv[1:])
+    texts = {name: (verb.__doc__ or "").partition(": ")[2] for name, verb in VERBS.items()}
+    return VERBS[choose_verb(argv, "data", texts)](argv[1:])

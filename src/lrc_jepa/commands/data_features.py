@@ -9,10 +9,12 @@ from typing import Any
 
 from lrc_jepa.bounds import Count
 from lrc_jepa.commands.arguments import Positional, parse
+from lrc_jepa.commands.train import fit_actions
 from lrc_jepa.console import progress_bar, say
 from lrc_jepa.data.features import write_features
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import pick_device
+from lrc_jepa.folders import check_writable
 from lrc_jepa.models import build_model
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.train.loop import check_data
@@ -36,11 +38,15 @@ class FeaturesArgs:
 
 def features(argv: list[str]) -> dict[str, Any]:
     """`lrc data features`: compute a frozen backbone's features of every frame, once."""
-    args = parse(FeaturesArgs, argv, "data features", "Compute frozen features of every frame, once.")
+    about = "Compute a frozen backbone's features of every frame once; lrc train then reads those."
+    examples = ("lrc data features datasets/tworoom-clean tworoom-dino-wm-micro",)
+    args = parse(FeaturesArgs, argv, "data features", about, examples=examples)
     config = get_recipe(args.recipe)
     if args.backbone:
         config = dataclasses.replace(config, model=dataclasses.replace(config.model, backbone=args.backbone))
     store, device = Store(args.dataset), pick_device(args.device)
+    check_writable(store.path)
+    config = fit_actions(config, store)
     check_data(config, store)
     model: Any = build_model(config).to(device).eval()
     with progress_bar("computing features", len(store.pixels)) as bar:

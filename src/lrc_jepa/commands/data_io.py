@@ -16,6 +16,7 @@ from lrc_jepa.data.store import Store
 from lrc_jepa.data.validate import frame_strip
 from lrc_jepa.data.validate import validate as examine
 from lrc_jepa.envs import get_world
+from lrc_jepa.folders import check_writable
 
 MOST_SHOWN = 10  # episodes left out, in the table for people
 
@@ -33,15 +34,20 @@ class ValidateArgs:
 def validate(argv: list[str]) -> dict[str, Any]:
     """`lrc data validate`: read everything once, say what is wrong and where, draw frames to look at."""
     args = parse(
-        ValidateArgs, argv, "data validate", "Read a whole dataset and report what is wrong with it."
+        ValidateArgs,
+        argv,
+        "data validate",
+        "Read a whole dataset and report what is wrong with it.",
+        examples=("lrc data validate DIR",),
     )
+    strip = args.strip or args.dataset.with_name(f"{args.dataset.name}-frames.png")
+    check_writable(strip.parent)
     store = Store(args.dataset)
     with progress_bar("reading", len(store.pixels)) as bar:
         report = examine(store, lambda done, total: bar.to(done))
     rows = [[f.severity, f.check, f.sentence, f.where()] for f in report.findings]
     if rows:
         table(str(args.dataset), ["severity", "check", "finding", "episodes"], rows)
-    strip = args.strip or args.dataset.with_name(f"{args.dataset.name}-frames.png")
     frame_strip(store, strip)
     say(f"{report.errors} errors, {report.warnings} warnings; frames to look at in {strip}")
     return {
@@ -106,7 +112,11 @@ def tell_losses(store: Store) -> None:
 def import_(argv: list[str]) -> dict[str, Any]:
     """`lrc data import`: read somebody else's episodes into a dataset."""
     known = "; ".join(f"{name}: {known.description}" for name, known in FORMATS.items())
-    args = parse(ImportArgs, argv, "data import", f"Import a dataset. Formats: {known}.")
+    examples = (
+        "lrc data import my_episodes --out datasets/mine",
+        "lrc data import robot.h5 --camera wrist --size 96 --stride 2 --out datasets/robot",
+    )
+    args = parse(ImportArgs, argv, "data import", f"Import a dataset. Formats: {known}.", examples=examples)
     if args.options.world:
         get_world(args.options.world)
     with progress_bar("importing", 1) as bar:
@@ -159,8 +169,13 @@ class ExportArgs:
 def export(argv: list[str]) -> dict[str, Any]:
     """`lrc data export`: write a dataset in a format that others read."""
     args = parse(
-        ExportArgs, argv, "data export", "Write a dataset as stable-worldmodel HDF5 or LeRobot v3.0."
+        ExportArgs,
+        argv,
+        "data export",
+        "Write a dataset as stable-worldmodel HDF5 or LeRobot v3.0.",
+        examples=("lrc data export DIR --format lerobot --out folder",),
     )
+    check_writable(args.out.parent)
     store = Store(args.dataset)
     with progress_bar("exporting", len(store.pixels)) as bar:
         export_dataset(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,6 +17,7 @@ from lrc_jepa.device import pick_device
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.masks import KINDS, Segmenter, choose_rows, make_masks, read_masks
 from lrc_jepa.evaluate.sam3 import Sam3Config, load_sam3
+from lrc_jepa.folders import check_writable
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class MasksArgs:
     dataset: Positional[Path]
     """Folder of the dataset."""
     segmenter: str = "sam3"
-    """sam3, or MODULE:FUNCTION of your own: frames of one episode (n,h,w,3) uint8 -> labels (n,h,w) uint8."""
+    """sam3, or MODULE:FUNCTION of your own, installed or in this folder: frames of one episode (n,h,w,3) uint8 -> labels (n,h,w) uint8."""
     weights: Path | None = None
     """Folder with the weights of SAM 3; nothing is downloaded."""
     out: Path | None = None
@@ -44,6 +46,8 @@ class MasksArgs:
 def named_segmenter(name: str) -> Segmenter:
     """A function of somebody else's, by module and name."""
     module, _, function = name.partition(":")
+    if (here := str(Path.cwd())) not in sys.path:  # an installed command does not look there by itself
+        sys.path.insert(0, here)
     try:
         found: Any = getattr(import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
@@ -63,11 +67,17 @@ def _segmenter(args: MasksArgs) -> Segmenter:
 
 def masks(argv: list[str]) -> dict[str, Any]:
     """`lrc data masks`: label gripper, moving and static objects in frames, for lrc probe --masks."""
-    args = parse(MasksArgs, argv, "data masks", "Label objects in frames; lrc probe --masks reads the file.")
+    examples = (
+        'lrc data masks DIR --weights sam3-folder --objects "toy" "pot"',
+        "lrc data masks DIR --segmenter my_masks:label",
+    )
+    about = "Label objects in frames of a dataset; lrc probe --masks reads the file."
+    args = parse(MasksArgs, argv, "data masks", about, examples=examples)
     store = Store(args.dataset)
     out = args.out or args.dataset / "masks.npz"
     if out.exists() and not args.overwrite:
         raise BadInput(f"{out} already exists; choose another --out or pass --overwrite")
+    check_writable(out.parent)
     rows = choose_rows(store, args.frames, args.per_episode)
     segmenter = _segmenter(args)
     with progress_bar("labelling frames", len(rows)) as bar:

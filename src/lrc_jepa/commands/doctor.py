@@ -102,7 +102,8 @@ def _self_test() -> tuple[Finding, bool]:
 
 def main(argv: list[str]) -> dict[str, Any]:
     """Examine and show."""
-    parse(DoctorArgs, argv, "doctor", "Check what is installed here and what it can do.")
+    about = "Check what is installed here and what it can do."
+    parse(DoctorArgs, argv, "doctor", about, examples=("lrc doctor", "lrc doctor --json"))
     test, good = _self_test()
     findings = [*_packages(), *_machine(), *_gl(), test]
     table("lrc doctor", ["", "value", "what to do"], [[f.name, f.value, f.remedy] for f in findings])

@@ -23,6 +23,7 @@ from lrc_jepa.data.deployment import Deployment
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import file_digest
+from lrc_jepa.folders import check_writable
 from lrc_jepa.locks import lock
 from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.models.lewm_weights import WRAPPERS, convert
@@ -132,7 +133,10 @@ def config_of(weights: dict[str, Tensor], args: ImportArgs, store: Store) -> Run
 
 def main(argv: list[str]) -> dict[str, Any]:
     """Map the names, check that every tensor fits, and write a run with one checkpoint."""
-    args = parse(ImportArgs, argv, "import-checkpoint", "Make a checkpoint from weights trained elsewhere.")
+    examples = ("lrc import-checkpoint lewm weights.safetensors --data datasets/pusht-clean --out runs/lewm",)
+    about = "Make a run with one checkpoint from weights trained elsewhere."
+    args = parse(ImportArgs, argv, "import-checkpoint", about, examples=examples)
+    check_writable(args.out)
     if args.out.exists() and not args.overwrite:
         raise BadInput(f"{args.out} already exists; choose another folder or pass --overwrite")
     weights = convert(read_state_dict(args.weights))

@@ -51,7 +51,8 @@ def _bytes(frames: Any) -> Any:
 
 def main(argv: list[str]) -> dict[str, Any]:
     """Measure, draw, write rows."""
-    args = parse(InterveneArgs, argv, "intervene", "Alter one stream and decode; two-stream models only.")
+    about = "Alter one stream and decode; two-stream models only."
+    args = parse(InterveneArgs, argv, "intervene", about, examples=("lrc intervene runs/first --swap 3 7",))
     opened = open_run(args.run, args.data, args.out, args.device)
     opened.check_frames()
     if not isinstance(opened.model, Factored):

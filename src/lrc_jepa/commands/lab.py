@@ -25,12 +25,14 @@ from lrc_jepa.envs import simulated
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.perturb import PERTURBATIONS
 from lrc_jepa.evaluate.stress import ranks_for
+from lrc_jepa.folders import check_writable
 from lrc_jepa.locks import hold
 from lrc_jepa.protocols import Factored
 from lrc_jepa.report.sources import choose
 from lrc_jepa.rows import Row
 from lrc_jepa.run import Run, open_run
 
+EXAMPLES = ("lrc lab runs/first --quick", "lrc lab runs/lrc runs/lwm --theory theory --also runs/ablate-q")
 STRESS = ("pca", "pattern", "brightness", "shift", "distractor")
 QUICK_STRESS = ("pca", "pattern")
 
@@ -166,7 +168,7 @@ def small_search(config: PlanConfig) -> PlanConfig:
         config,
         samples=samples,
         iterations=min(config.iterations, 10),
-        elites=min(config.elites, max(1, samples // 8)),
+        elites=min(config.elites, max(2, samples // 8)),
     )
 
 
@@ -213,9 +215,11 @@ def run_all(waiting: list[tuple[Path, Experiment]]) -> list[str]:
 
 def main(argv: list[str]) -> dict[str, Any]:
     """Run what is missing, then write the page."""
-    args = parse(LabArgs, argv, "lab", "Run every experiment that applies; what is done is not done again.")
-    if not args.runs:
-        raise BadInput("name at least one run: lrc lab RUN [RUN ...]")
+    about = (
+        "Run every experiment that applies to the runs, then write one page; what is done is not done again."
+    )
+    args = parse(LabArgs, argv, "lab", about, examples=EXAMPLES)
+    check_writable(args.out)
     plans = [
         (run, opened, e)
         for run in args.runs

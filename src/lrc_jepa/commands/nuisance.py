@@ -21,6 +21,8 @@ from lrc_jepa.files import digest
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.report.sources import number
 
+EXAMPLES = ("lrc stress nuisance --systems lrc lwm --factors 0 1 3 9",)
+
 
 @dataclass(frozen=True)
 class NuisanceArgs:
@@ -53,7 +55,11 @@ class NuisanceArgs:
 def main(argv: list[str]) -> dict[str, Any]:
     """Collect, train and measure what is missing; show both systems against the number of factors."""
     args = parse(
-        NuisanceArgs, argv, "stress nuisance", "Success and read-outs against nuisance in the training data."
+        NuisanceArgs,
+        argv,
+        "stress nuisance",
+        "Success and read-outs against nuisance in the training data.",
+        examples=EXAMPLES,
     )
     if not args.systems or not args.factors:
         raise BadInput("name at least one of --systems and one number of --factors")

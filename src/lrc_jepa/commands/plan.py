@@ -31,8 +31,8 @@ class PlanArgs:
 
     run: Positional[Path]
     """Folder of a run or of a checkpoint."""
-    pairs: Count = 100
-    """Start-goal pairs that are not trivial; trivial ones met while drawing come on top."""
+    pairs: Count | None = None
+    """Start-goal pairs that are not trivial; trivial ones met while drawing come on top. Left out: 100."""
     repetitions: Count = 1
     """Repeat with pairs and planning seeds of their own, seed + r in repetition r; the paper: 3 of 50 pairs."""
     manifest: tuple[Path, ...] = ()
@@ -61,6 +61,7 @@ class PlanArgs:
     """The search; what is left out is as the run's own recipe says (lrc plan RUN --help shows it):"""
 
 
+PAIRS = 100  # unless the command line says otherwise
 ABOUT = (
     "Reach image goals of held-out episodes, beside reference policies on the same pairs. It plans as the "
     "run's recipe says, unless an option changes that."
@@ -98,9 +99,11 @@ def work(args: PlanArgs) -> dict[str, Any]:
 def choose_pairs(opened: Run, args: PlanArgs, config: PlanConfig) -> list[Manifest]:
     """The pairs of each repetition: those of the files given, or drawn with the repetition's seed."""
     clip = opened.checkpoint.config.clip
+    if args.manifest and args.pairs is not None:
+        raise BadInput("--manifest says which pairs there are: leave out --pairs")
     if not args.manifest:
         configs = [dataclasses.replace(config, seed=config.seed + r) for r in range(args.repetitions)]
-        return [draw_manifest(opened.store, opened.split, clip, c, args.pairs) for c in configs]
+        return [draw_manifest(opened.store, opened.split, clip, c, args.pairs or PAIRS) for c in configs]
     if args.repetitions not in (1, len(args.manifest)):
         raise BadInput(f"{args.repetitions} repetitions need as many manifests, not {len(args.manifest)}")
     manifests = [Manifest.load(path) for path in args.manifest]

@@ -78,7 +78,8 @@ def _targets(opened: Run, args: ProbeArgs) -> tuple[Any, Any, dict[str, tuple[An
 
 def main(argv: list[str]) -> dict[str, Any]:
     """Fit, write rows, show the table."""
-    args = parse(ProbeArgs, argv, "probe", "Probe frozen features of single frames for physical quantities.")
+    about = "Probe frozen features of single frames for physical quantities."
+    args = parse(ProbeArgs, argv, "probe", about, examples=("lrc probe runs/first --kinds ridge",))
     unknown = sorted(set(args.kinds) - set(PROBES))
     if unknown:
         raise BadInput(f"there is no probe {unknown[0]!r}; there is {', '.join(PROBES)}")

@@ -33,7 +33,11 @@ class RecoverArgs:
 def main(argv: list[str]) -> dict[str, Any]:
     """Rank, write rows, show the table."""
     args = parse(
-        RecoverArgs, argv, "recover", "Rank the demonstrated actions among others by imagined outcome."
+        RecoverArgs,
+        argv,
+        "recover",
+        "Rank the demonstrated actions among others by imagined outcome.",
+        examples=("lrc recover runs/first",),
     )
     opened = open_run(args.run, args.data, args.out, args.device)
     opened.check_frames()

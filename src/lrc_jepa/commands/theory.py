@@ -16,6 +16,7 @@ from lrc_jepa.evaluate.theory import SWEEPS, Replica, Trial, account, shape_key
 from lrc_jepa.evaluate.theory_networks import SYSTEMS
 from lrc_jepa.evaluate.theory_world import TheoryConfig
 from lrc_jepa.files import digest, write_bytes
+from lrc_jepa.folders import check_writable
 from lrc_jepa.report.theory import experiment_rows, summary_lines, theory_section
 from lrc_jepa.rows import Row, append_rows, read_rows
 
@@ -46,6 +47,9 @@ class TheoryArgs:
 QUICK = TheoryArgs(sweeps=(), seeds=1, base=TheoryConfig(steps=150, batch=64, width=32, probe_steps=100))
 
 
+EXAMPLES = ("lrc theory --quick", "lrc theory --systems lrc lwm --sweeps none --seeds 5 --out more")
+
+
 @dataclass(frozen=True)
 class Work:
     """One replica of one system, and where it stands among the sweeps."""
@@ -63,7 +67,8 @@ def main(argv: list[str]) -> dict[str, Any]:
     """Run what is missing, then show and draw everything."""
     default = QUICK if "--quick" in argv else None
     text = "Train in a two-factor Gaussian world and measure what the paper's theorem says of it."
-    args = parse(TheoryArgs, argv, "theory", text, default)
+    args = parse(TheoryArgs, argv, "theory", text, default, EXAMPLES)
+    check_writable(args.out)
     work = plan(args)
     rows_file = args.out / "results.jsonl"
     experiment = digest([asdict(args.base), METRIC])

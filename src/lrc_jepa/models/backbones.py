@@ -261,6 +261,30 @@ def _from_hub(source: Source, shape: EncoderConfig) -> Frozen:
     return Frozen(hub.network(model), hub.read, f"{source.kind}:{source.where}", fingerprint)
 
 
+def home_of(backbone: str) -> str:
+    """Where a backbone that was trained here lies, from anywhere; empty for all others."""
+    source = Source.parse(backbone) if backbone else None
+    return str(Path(source.where).resolve()) if source and source.kind == "checkpoint" else ""
+
+
+def found_from(backbone: str, home: str, checkpoint: Path) -> str:
+    """The same backbone as it is reached from here: by its name, from folders around a checkpoint, or at home.
+
+    Whatever is found there is compared with the weights that the model was trained with.
+    """
+    source = Source.parse(backbone) if backbone else None
+    if source is None or source.kind != "checkpoint":
+        return backbone
+    around = [folder / source.where for folder in checkpoint.resolve().parents]
+    places = [Path(source.where), *around, *([Path(home)] if home else [])]
+    there = next((place for place in places if _is_run(place)), places[0])
+    return f"checkpoint:{there}"
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "checkpoints").is_dir() or (folder / "model.safetensors").is_file()
+
+
 def _run_folder(run: Path) -> Path:
     """The newest checkpoint of a run, or the folder itself if it is one."""
     if (run / "model.safetensors").is_file():

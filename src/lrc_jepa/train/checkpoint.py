@@ -9,7 +9,7 @@ manifest.json       sha-256 of every file above, written last
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.files import file_digest, read_json, write_json
 from lrc_jepa.folders import discard, name_aside, settle_all, whole_folder
 from lrc_jepa.models import build_model
+from lrc_jepa.models.backbones import found_from
 
 FORMAT = 1
 REQUIRED = ("config.json", "model.safetensors")
@@ -120,7 +121,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
         step, origin = int(described["step"]), dict(described["provenance"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(f"checkpoint {path}: config.json is not one of a checkpoint ({error!r})") from None
-    model: Any = build_model(config)
+    backbone = found_from(config.model.backbone, origin.get("backbone", ""), path)
+    model: Any = build_model(replace(config, model=replace(config.model, backbone=backbone)))
     try:
         model.load_state_dict(load_file(path / "model.safetensors"))
     except OSError as error:

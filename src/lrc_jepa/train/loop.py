@@ -29,6 +29,7 @@ from lrc_jepa.envs import WORLDS
 from lrc_jepa.errors import BadInput, Diverged, Interrupted
 from lrc_jepa.locks import lock
 from lrc_jepa.models import build_model
+from lrc_jepa.models.backbones import home_of
 from lrc_jepa.objectives import Objective
 from lrc_jepa.train.checkpoint import (
     list_checkpoints,
@@ -156,7 +157,12 @@ def assemble(config: RunConfig, store: Store, run: Path, device: torch.device) -
         optimizer=make_optimizer(model, config.train),
         deployment=deployment,
         health=HealthCheck.prepare(store, split, heldout),
-        origin=provenance(data=store.digest(), split=split.digest(), world=store.world),
+        origin=provenance(
+            data=store.digest(),
+            split=split.digest(),
+            world=store.world,
+            backbone=home_of(config.model.backbone),
+        ),
         steps=total_steps(config, order_batches(clips.episode_of, config.train).per_epoch),
         device=device,
         precision=choose_precision(config.train.precision, device),

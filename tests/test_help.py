@@ -1,0 +1,113 @@
+"""What `--help` says: of every command, with examples that can be run, and without loading torch."""
+
+import json
+import shlex
+import subprocess
+import sys
+
+import pytest
+from test_cli import lrc, refused
+
+from lrc_jepa import cli
+from lrc_jepa.commands import arguments
+
+GROUPS = {
+    "data": ("info", "validate", "import", "export", "features", "masks"),
+    "bench": ("train", "plan", "worlds"),
+}
+LEAVES = [
+    *((name,) for name in cli.COMMANDS if name not in GROUPS),
+    *((group, verb) for group, verbs in GROUPS.items() for verb in verbs),
+    ("stress", "nuisance"),
+]
+
+
+def printed(words, capsys):
+    code, out, err = lrc(*words, capsys=capsys)
+    assert code in (0, None), err
+    return "".join(part for part in (out, err) if part.startswith("usage: "))
+
+
+@pytest.mark.parametrize("words", LEAVES, ids=" ".join)
+def test_help_begins_with_what_it_does_and_examples(words, capsys):
+    said = printed([*words, "--help"], capsys)
+    lines = said.splitlines()
+    assert lines[0].startswith(f"usage: lrc {' '.join(words)}") and lines[2] and lines[2][0].isupper()
+    assert "\nexamples:\n  lrc " in said
+    for word in ("--json", "--help"):
+        assert f"  {word} " in said
+    assert "STR" not in lines[0] and len(lines) < 80 and max(map(len, lines)) <= 120
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_groups_list_what_there_is(group, capsys):
+    said = printed([group, "--help"], capsys)
+    assert all(f"\n  {verb} " in said for verb in GROUPS[group])
+    refused(group, "dance", capsys=capsys, match=f"there is no lrc {group} 'dance'; there is ")
+
+
+class UnderstoodError(Exception):
+    """The words of an example were all understood."""
+
+
+@pytest.mark.parametrize("words", LEAVES, ids=" ".join)
+def test_examples_are_understood(words, run, capsys, monkeypatch):
+    said = printed([*words, "--help"], capsys).splitlines()
+    examples = [shlex.split(line, comments=True) for line in said if line.startswith("  lrc ")]
+    fill = arguments.Filling.fill
+
+    def stop(self, kind, default, path=()):
+        filled = fill(self, kind, default, path)
+        if not path:
+            raise UnderstoodError
+        return filled
+
+    monkeypatch.setattr(arguments.Filling, "fill", stop)
+    for example in examples:
+        typed = [str(run) if word.startswith("runs/") else word for word in example[1:]]
+        with pytest.raises(UnderstoodError):
+            cli.run(typed)
+
+
+ALONE = """
+import contextlib, io, json, sys
+from lrc_jepa import cli
+found = {}
+for words in json.loads(sys.argv[1]):
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+        from lrc_jepa import console
+        console._consoles["people"] = console._console(stderr=False)
+        cli.run([*words, "--help-all"])
+    found[" ".join(words)] = said.getvalue()
+loaded = [name for name in ("torch", "sklearn", "matplotlib", "scipy") if name in sys.modules]
+print(json.dumps([found, loaded]))
+"""
+
+
+def test_help_loads_no_torch_and_says_the_same(run, capsys, monkeypatch):
+    """Stand-ins print to the letter what the libraries themselves would, and leave nothing behind."""
+    asked = [*LEAVES, ("train", "tworoom-lrc-micro"), ("plan", str(run)), ("stress", "blur", str(run))]
+    monkeypatch.setenv("COLUMNS", "100")
+    program = [sys.executable, "-c", ALONE, json.dumps(asked)]
+    ran = subprocess.run(program, capture_output=True, text=True, check=True)
+    found, loaded = json.loads(ran.stdout)
+    assert loaded == []
+    for words in asked:
+        assert found[" ".join(words)] == printed([*words, "--help-all"], capsys), words
+
+
+def test_help_shows_the_values_of_the_recipe_or_run(run, capsys):
+    assert "--model.latent N" in (said := printed(["train", "tworoom-lrc-debug", "--help-all"], capsys))
+    assert "(at least 1; default: 8)" in said.partition("--model.latent N")[2].partition("--model.")[0]
+    of_run = printed(["plan", run, "--help"], capsys).partition("--samples N")[2].partition("--iter")[0]
+    of_none = printed(["plan", "--help"], capsys).partition("--samples N")[2].partition("--iter")[0]
+    assert "default: 16" in of_run and "default" not in of_none
+
+
+def test_the_units_of_stress_levels_are_written(capsys):
+    said = " ".join(printed(["stress", "--help"], capsys).split())
+    assert (
+        "blur: width in pixels at 64 a side" in said
+        and "shift: largest shift, as a share of the side" in said
+    )
