@@ -141,7 +141,7 @@ def test_help_is_short_and_help_all_is_not(capsys):
     for word, full in (("--help", False), ("--help-all", True)):
         with pytest.raises(SystemExit) as ended:
             read("q", word)
-        said = "".join(capsys.readouterr())
+        said = capsys.readouterr().out
         assert ended.value.code == 0 and said.startswith("usage: lrc try WHAT [options]\n\nTry it.")
         assert "A rate. (above 0; default: 0.5)" in said if full else "--inner.*" in said
         assert "--samples N" in said and "--json" in said and "default: one 1" in said

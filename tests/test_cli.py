@@ -311,5 +311,5 @@ def test_doctor_is_healthy(capsys):
 
 def test_a_name_in_brackets_is_shown_whole(capsys):
     console.table("of dino-wm[checkpoint]", ["actor", "[0, 1]"], [["dino-wm[checkpoint]", "[0.1, 0.2]"]])
-    shown = "".join(capsys.readouterr())  # standard error, once a command was asked for JSON
+    shown = capsys.readouterr().out
     assert shown.count("dino-wm[checkpoint]") == 2 and "[0, 1]" in shown and "[0.1, 0.2]" in shown

@@ -70,8 +70,11 @@ def run(argv: list[str]) -> int:
     as_json = "--json" in arguments
     if as_json:
         arguments = [argument for argument in arguments if argument != "--json"]
-        console.use_standard_error()
-    with stand_ins() if set(HELP) & set(arguments) else nullcontext():
+    helping = bool(set(HELP) & set(arguments))
+    with (
+        console.on_standard_error() if as_json else nullcontext(),
+        stand_ins() if helping else nullcontext(),
+    ):
         result: dict[str, Any] = import_module(f"lrc_jepa.commands.{name.replace('-', '_')}").main(arguments)
     if as_json:
         sys.stdout.write(json.dumps(result, indent=2, sort_keys=True) + "\n")

@@ -31,9 +31,14 @@ _active: list[Bar] = []  # bars being shown, the outermost first
 _consoles = {"people": _console(stderr=False)}
 
 
-def use_standard_error() -> None:
-    """Keep standard output free for one JSON object."""
-    _consoles["people"] = _console(stderr=True)
+@contextmanager
+def on_standard_error() -> Iterator[None]:
+    """Keep standard output free for one JSON object while the block runs."""
+    before, _consoles["people"] = _consoles["people"], _console(stderr=True)
+    try:
+        yield
+    finally:
+        _consoles["people"] = before
 
 
 def console() -> Console:
