@@ -71,9 +71,12 @@ def test_a_manifest_survives_the_disk_and_refuses_other_data(store, split, varie
     beyond = dataclasses.replace(again, starts=[40] * len(again))
     with pytest.raises(BadInput, match="beyond the end"):
         beyond.check(store, split, ClipConfig(), PLAN)
-    (tmp_path / "m.json").write_text("{}")
-    with pytest.raises(BadInput, match="not a manifest"):
-        Manifest.load(tmp_path / "m.json")
+    good = dataclasses.asdict(manifest)
+    broken = ({}, {**good, "starts": "abc"}, {**good, "starts": [1.5] * len(manifest)}, {**good, "format": 9})
+    for value in (*broken, {**good, "trivial": []}, {**good, "episodes": good["episodes"][1:]}):
+        (tmp_path / "m.json").write_text(json.dumps(value))
+        with pytest.raises(BadInput, match="not a manifest"):
+            Manifest.load(tmp_path / "m.json")
 
 
 def test_pairs_do_not_depend_on_a_systems_history(store, split, manifest):

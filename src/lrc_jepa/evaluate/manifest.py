@@ -57,11 +57,11 @@ class Manifest:
     def load(cls, path: Path) -> Manifest:
         """Read what `save` wrote, now or in format 1."""
         value = read_json(path, "manifest")
-        if value.get("format") == 1 and value.get("starts"):
-            value = {**value, "lead": min(value["starts"])}
-        if value.get("format") not in (1, FORMAT) or set(value) != set(cls.__dataclass_fields__):
+        old = value.get("format") == 1
+        wanted = set(cls.__dataclass_fields__) - ({"lead"} if old else set())
+        if value.get("format") not in (1, FORMAT) or set(value) != wanted or not _lists_pairs(value):
             raise BadInput(f"{path} is not a manifest of format {FORMAT} or before")
-        return cls(**value)
+        return cls(**value, lead=min(value["starts"])) if old else cls(**value)
 
     def check(self, store: Store, split: Split, clip: ClipConfig, plan: PlanConfig) -> None:
         """Refuse pairs of other data, of episodes that were trained on, or of another kind than is planned."""
@@ -88,6 +88,17 @@ class Manifest:
     def goal_rows(self, store: Store) -> Array:
         """Row of each goal frame: exactly `goal_offset` after its start, in the same episode."""
         return self.start_rows(store) + self.goal_offset
+
+
+def _lists_pairs(value: dict[str, Any]) -> bool:
+    """Whether there is at least one pair, and every list says something of each."""
+    kinds = {"episodes": int, "starts": int, "trivial": bool}
+    found: list[Any] = [value.get(name) for name in kinds]
+    return (
+        all(isinstance(entries, list) and entries for entries in found)
+        and len({len(entries) for entries in found}) == 1
+        and all(type(e) is kind for entries, kind in zip(found, kinds.values(), strict=True) for e in entries)
+    )
 
 
 def _candidates(store: Store, split: Split, lead: int, offset: int) -> Array:
