@@ -56,6 +56,8 @@ def gradient_figures(model: nn.Module, objective: Objective, clip: Clip, step: i
         for name, weight in objective.active.items():
             generator = torch.Generator().manual_seed(step)
             loss = weight * TERMS[name].function(out, objective.config, generator)
+            if not loss.requires_grad:
+                continue  # a term of given features alone: nothing can follow it
             found = iter(torch.autograd.grad(loss, [*z, *flat], retain_graph=True, allow_unused=True))
             if z and (in_z := next(found)) is not None:
                 figures[f"gradient_{name}.z"] = float(in_z.norm())
