@@ -33,6 +33,7 @@ COMMANDS = {
     "lab": "every experiment that applies to a run, and one page",
     "theory": "train in a world whose optimum is known, and compare with the theorem",
     "report": "write one page about one or several runs",
+    "results": "what kept runs have reached; keep more of them",
     "bench": "measure how fast training, planning and the worlds are here",
     "doctor": "check what is installed here and what it can do",
 }
@@ -75,10 +76,12 @@ def run(argv: list[str]) -> int:
         console.on_standard_error() if as_json else nullcontext(),
         stand_ins() if helping else nullcontext(),
     ):
-        result: dict[str, Any] = import_module(f"lrc_jepa.commands.{name.replace('-', '_')}").main(arguments)
+        result: dict[str, Any] | list[Any] = import_module(
+            f"lrc_jepa.commands.{name.replace('-', '_')}"
+        ).main(arguments)
     if as_json:
         sys.stdout.write(json.dumps(result, indent=2, sort_keys=True) + "\n")
-    return int(result.get("exit_code", 0))
+    return int(result.get("exit_code", 0)) if isinstance(result, dict) else 0
 
 
 def _failure(error: OSError) -> str:

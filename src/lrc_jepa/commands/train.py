@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,7 @@ from lrc_jepa.objectives.terms import TERMS
 from lrc_jepa.plan.planners import check_planning
 from lrc_jepa.plan.problem import Box
 from lrc_jepa.recipes import ANY_ACTIONS, SETTINGS, SIZES, SYSTEMS, get_recipe, reported_name
+from lrc_jepa.rows import Row
 from lrc_jepa.run import Run
 from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint
 from lrc_jepa.train.distributed import check_shares, launch, launched, team, wait_for_all
@@ -98,6 +101,29 @@ class TrainArgs:
         return dataclasses.replace(config, system=reported_name(config, recipe))
 
 
+@contextmanager
+def timed(pieces: Pieces) -> Iterator[None]:
+    """Write down how long the block trained, however it ends."""
+    began, config = time.perf_counter(), pieces.config
+    try:
+        yield
+    finally:
+        saved = list_checkpoints(pieces.run)
+        row: Row = {
+            "kind": "training",
+            "metric": "training.v1",
+            "system": config.system,
+            "recipe": config.recipe,
+            "config_hash": config.digest(),
+            "train_seed": config.train.seed,
+            "seconds": time.perf_counter() - began,
+            "step": int(saved[-1].name) if saved else 0,
+            "threads": torch.get_num_threads(),
+        }
+        with suppress(OSError):  # a full disk is spoken of where it stopped the training
+            Run(pieces.run).write([row])
+
+
 def train_with_bar(pieces: Pieces, *, resume: bool) -> Path:
     """Run the loop with a bar of losses, speed and time left."""
     batch = pieces.config.train.batch_size
@@ -116,7 +142,8 @@ def train_with_bar(pieces: Pieces, *, resume: bool) -> Path:
                 shown = " ".join(f"{k} {v:.3f}" for k, v in progress.losses.items() if k in SHOWN)
                 bar.to(progress.step, f"{shown} | {rate:.0f} clips/s")
 
-        return fit(pieces, resume=resume, watch=watch)
+        with timed(pieces):
+            return fit(pieces, resume=resume, watch=watch)
 
 
 def ensure_trained(config: RunConfig, data: Path, out: Path, device: str = "auto") -> Path:

@@ -1,0 +1,176 @@
+"""Kept results: one row for each trained run, small enough to lie in a repository.
+
+A kept row has every outcome of the run's largest evaluation, pair by pair, so that intervals and
+paired comparisons can be made from it, and what is needed to make the run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from lrc_jepa.errors import BadInput
+from lrc_jepa.report.stats import wilson
+from lrc_jepa.rows import Row, append_rows, read_rows
+
+VERSION = "kept.v1"
+ACTORS = ("random", "expert-replay", "do-nothing")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One trained run and what it reached."""
+
+    world: str
+    appearance: str
+    system: str
+    size: str
+    recipe: str
+    seed: int
+    steps: int
+    minutes: float | None
+    """Training time; None where the run does not say."""
+    protocol: str
+    criterion: str
+    manifest_hash: str
+    outcomes: str
+    """One character for each pair that is not trivial, in their order: 1 reached, 0 not."""
+    strict: dict[str, str] = field(default_factory=dict)
+    """The same by each stricter criterion."""
+    references: dict[str, str] = field(default_factory=dict)
+    """Outcomes of random actions, of the recorded ones and of doing nothing, on the same pairs."""
+    readings: dict[str, float] = field(default_factory=dict)
+    """Health at the last step, and Pearson r of linear probes as `r_STREAM.QUANTITY`."""
+    config_hash: str = ""
+    checkpoint_hash: str = ""
+    data_hash: str = ""
+    episodes: int = 0
+    """Episodes in the dataset."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What makes it one evaluation: a later row with the same key replaces an earlier one."""
+        return self.checkpoint_hash, self.manifest_hash, self.protocol
+
+    @property
+    def group(self) -> tuple[str, str, str, str, str]:
+        """Runs that differ by their seed alone are summarised together."""
+        return self.world, self.appearance, self.system, self.size, self.protocol
+
+
+def _string(rows: Iterable[Row], criterion: str) -> str:
+    counted = sorted((row for row in rows if not row["trivial"]), key=lambda row: row["pair"])
+    return "".join(str(int(row["success"][criterion])) for row in counted)
+
+
+def _largest(rows: list[Row]) -> list[Row]:
+    """The rows of the evaluation with the most episodes of its own actor; of equal ones the newest."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row["evaluation"], []).append(row)
+    return max(reversed(list(groups.values())), key=len) if groups else []
+
+
+def _readings(metrics: list[Row], probes: list[Row]) -> dict[str, float]:
+    wanted = ("r2_", "episode_", "error_", "distance_rank", "effective_rank", "z_std")
+    health = next((row for row in reversed(metrics) if row["kind"] == "health"), {})
+    found = {name: value for name, value in health.items() if name.startswith(wanted)}
+    for row in probes:  # later ones replace earlier ones
+        if row["probe"] == "ridge" and not row["control"]:
+            found[f"r_{row['stream']}.{row['quantity']}"] = row["r"]
+    return {name: round(float(value), 4) for name, value in found.items()}
+
+
+def keep(rows: list[Row], metrics: list[Row], episodes: int, where: Path) -> Kept:
+    """The kept row of a run, from its rows and its metrics."""
+    planned = _largest([row for row in rows if row["kind"] == "control" and row.get("repetition", 0) == 0])
+    if not planned:
+        raise BadInput(f"{where} has no goals reached or missed yet: lrc plan {where}")
+    actors: dict[str, list[Row]] = {}
+    for row in planned:
+        actors.setdefault(row["actor"], []).append(row)
+    first = planned[0]
+    own = next(rows for actor, rows in actors.items() if actor not in ACTORS)
+    criterion = own[0]["criterion"]
+    times = [row["seconds"] for row in rows if row["kind"] == "training"]
+    return Kept(
+        **{name: first[name] for name in ("world", "appearance", "system", "size", "recipe", "protocol")},
+        **{name: first[name] for name in ("manifest_hash", "config_hash", "checkpoint_hash", "data_hash")},
+        seed=first["train_seed"],
+        steps=first["step"],
+        minutes=round(sum(times) / 60, 2) if times else None,
+        criterion=criterion,
+        outcomes=_string(own, criterion),
+        strict={name: _string(own, name) for name in own[0]["success"] if name != criterion},
+        references={name: _string(actors[name], criterion) for name in ACTORS if name in actors},
+        readings=_readings(metrics, [row for row in rows if row["kind"] == "probe"]),
+        episodes=episodes,
+    )
+
+
+def append_kept(path: Path, kept: Kept) -> None:
+    """Add one run to a file of kept rows."""
+    append_rows(path, [{"kind": "kept", "metric": VERSION, **asdict(kept)}])
+
+
+def read_kept(folder: Path) -> list[Kept]:
+    """All kept rows under a folder, of each evaluation the newest."""
+    if not folder.is_dir():
+        raise BadInput(f"there are no kept results at {folder}")
+    known = {f.name for f in fields(Kept)}
+    found: dict[tuple[str, str, str], Kept] = {}
+    for path in sorted(folder.glob("*.jsonl")):
+        for row in read_rows(path, "kept"):
+            if row["metric"] != VERSION:
+                raise BadInput(f"{path} has rows of {row['metric']}, and this version reads {VERSION}")
+            kept = Kept(**{name: value for name, value in row.items() if name in known})
+            found[kept.key] = kept
+    return list(found.values())
+
+
+def _rate(outcomes: str) -> float | None:
+    return outcomes.count("1") / len(outcomes) if outcomes else None
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def summarize_kept(kept: list[Kept]) -> list[dict[str, Any]]:
+    """One entry for each world, look, system, size and protocol: means over seeds, pairs pooled."""
+    groups: dict[tuple[str, ...], list[Kept]] = {}
+    for row in kept:
+        groups.setdefault(row.group, []).append(row)
+    lines = []
+    for (world, appearance, system, size, protocol), runs in sorted(groups.items()):
+        outcomes = "".join(run.outcomes for run in runs)
+        low, high = wilson(outcomes.count("1"), len(outcomes))
+        strict = {name: _mean(_rate(run.strict[name]) for run in runs) for name in runs[0].strict}
+        lines.append(
+            {
+                "world": world,
+                "appearance": appearance,
+                "system": system,
+                "size": size,
+                "protocol": protocol,
+                "seeds": len({run.seed for run in runs}),
+                "pairs": len(runs[0].outcomes),
+                "success_mean": _mean(_rate(run.outcomes) for run in runs),
+                "success_by_seed": [_rate(run.outcomes) for run in sorted(runs, key=lambda run: run.seed)],
+                "wilson_low": low,
+                "wilson_high": high,
+                "strict_mean": strict,
+                "random_success": _mean(_rate(run.references.get("random", "")) for run in runs),
+                "replay_success": _mean(_rate(run.references.get("expert-replay", "")) for run in runs),
+                "steps": runs[0].steps,
+                "minutes": _mean(run.minutes for run in runs),
+                "readings": {
+                    name: _mean(run.readings.get(name) for run in runs) for name in runs[0].readings
+                },
+            }
+        )
+    return lines

@@ -1,0 +1,84 @@
+"""Kept results: a row for each run, summarised over seeds, made from what runs wrote down themselves."""
+
+import json
+
+import pytest
+from test_cli import lrc
+
+from lrc_jepa.errors import BadInput
+from lrc_jepa.report.kept import Kept, append_kept, keep, read_kept, summarize_kept
+from lrc_jepa.report.stats import wilson
+from lrc_jepa.rows import append_rows
+
+
+def control(pair, reached, actor="lrc", evaluation="one", trivial=False, **further):
+    return {
+        **{"kind": "control", "evaluation": evaluation, "actor": actor, "pair": pair, "trivial": trivial},
+        **{"success": {"near": reached, "nearer": reached and pair % 2 == 0}, "criterion": "near"},
+        **{"world": "tworoom", "appearance": "varied", "system": "lrc", "size": "micro", "recipe": "r"},
+        **{"protocol": "micro", "manifest_hash": "m", "config_hash": "c", "checkpoint_hash": "k"},
+        **{"data_hash": "d", "train_seed": 3, "step": 800, **further},
+    }
+
+
+def rows():
+    own = [control(pair, pair < 3) for pair in range(4)] + [control(4, True, trivial=True)]
+    random = [control(pair, pair == 0, "random") for pair in range(4)]
+    smaller = [control(0, False, evaluation="two")]
+    times = [{"kind": "training", "seconds": 30.0}, {"kind": "training", "seconds": 60.0}]
+    probes = [
+        {"kind": "probe", "probe": "ridge", "control": False, "stream": "z", "quantity": "p", "r": 0.98765},
+        {"kind": "probe", "probe": "ridge", "control": True, "stream": "z", "quantity": "p", "r": 0.1},
+    ]
+    return own + random + smaller + times + probes
+
+
+def test_a_run_is_kept_pair_by_pair(tmp_path):
+    metrics = [{"kind": "health", "step": 1, "r2_z.p": 0.2}, {"kind": "health", "step": 2, "r2_z.p": 0.9}]
+    kept = keep(rows(), metrics, 40, tmp_path)
+    assert kept.outcomes == "1110" and kept.strict == {"nearer": "1010"}
+    assert kept.references == {"random": "1000"} and kept.minutes == 1.5 and kept.seed == 3
+    assert kept.readings == {"r2_z.p": 0.9, "r_z.p": 0.9877} and kept.episodes == 40
+    append_kept(tmp_path / "a.jsonl", kept)
+    assert read_kept(tmp_path) == [kept]
+
+
+def test_seeds_are_summarised_together_and_a_later_row_replaces_an_earlier(tmp_path):
+    def run(seed, outcomes, checkpoint):
+        names = ("world", "appearance", "system", "size", "recipe")
+        return Kept(
+            **dict.fromkeys(names, "x"),
+            **{"seed": seed, "steps": 8, "minutes": 2.0, "protocol": "micro", "criterion": "near"},
+            **{"manifest_hash": "m", "outcomes": outcomes, "checkpoint_hash": checkpoint},
+            references={"random": "0001"},
+        )
+
+    for kept in (run(0, "0000", "a"), run(1, "1100", "b"), run(0, "1110", "a")):
+        append_kept(tmp_path / "x.jsonl", kept)
+    (line,) = summarize_kept(read_kept(tmp_path))
+    assert line["seeds"] == 2 and line["pairs"] == 4 and line["success_by_seed"] == [0.75, 0.5]
+    assert line["success_mean"] == 0.625 and line["random_success"] == 0.25 and line["replay_success"] is None
+    assert (line["wilson_low"], line["wilson_high"]) == wilson(5, 8)
+
+
+def test_rows_of_another_version_and_runs_without_goals_are_named(tmp_path):
+    with pytest.raises(BadInput, match=r"lrc plan"):
+        keep([], [], 0, tmp_path)
+    append_rows(tmp_path / "x.jsonl", [{"kind": "kept", "metric": "kept.v9"}])
+    with pytest.raises(BadInput, match=r"x.jsonl has rows of kept.v9"):
+        read_kept(tmp_path)
+    with pytest.raises(BadInput, match="no kept results at"):
+        read_kept(tmp_path / "none")
+
+
+def test_the_command_keeps_a_trained_run(store, tmp_path, capsys):
+    run = tmp_path / "run"
+    trained = lrc("train", "tworoom-lrc-debug", "--data", store.path, "--out", run, capsys=capsys)
+    planned = lrc("plan", run, "--pairs", 4, capsys=capsys)
+    assert (trained[0], planned[0]) == (0, 0)
+    code, out, _ = lrc("results", "--keep", run, "--folder", tmp_path / "kept", "--json", capsys=capsys)
+    (line,) = json.loads(out)
+    assert code == 0 and line["world"] == "tworoom" and line["seeds"] == 1 and line["pairs"] == 4
+    assert line["minutes"] > 0 and "r2_z.agent_position" in line["readings"]
+    again = lrc("results", "--folder", tmp_path / "kept", capsys=capsys)
+    assert again[0] == 0 and "tworoom" in again[1]
