@@ -59,6 +59,16 @@ class Args:
     search: Unprefixed[Search] = Search()
 
 
+@dataclass(frozen=True)
+class Many:
+    """Any number of words, and more of them."""
+
+    runs: Positional[tuple[str, ...]]
+    """Words."""
+    also: tuple[str, ...] = ()
+    """More words."""
+
+
 def read(*words, default=None):
     return parse(Args, [str(word) for word in words], "try", "Try it.", default)
 
@@ -79,6 +89,10 @@ def test_lists_leave_the_last_word_to_what_is_missing():
     assert read("--names", "1", "--names", "2", "q").names == ("1", "2")
     with pytest.raises(BadInput, match="not clear which word is WHAT: write it right after lrc try"):
         read("--names", "1", "q", "--others", "2", "3")
+    with pytest.raises(BadInput, match="not clear which word is RUN: write it right after lrc try"):
+        parse(Many, ["--also", "a", "b", "c"], "try", "Try it.")
+    assert parse(Many, ["--also", "a", "b"], "try", "Try it.") == Many(("b",), ("a",))
+    assert parse(Many, ["--also", "a", "--", "b", "c"], "try", "Try it.") == Many(("b", "c"), ("a",))
     with pytest.raises(BadInput, match="needs WHAT"):
         read("--names", "1")
 

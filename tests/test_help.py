@@ -1,6 +1,7 @@
 """What `--help` says: of every command, with examples that can be run, and without loading torch."""
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -47,26 +48,50 @@ def test_groups_list_what_there_is(group, capsys):
 
 
 class UnderstoodError(Exception):
-    """The words of an example were all understood."""
+    """The words of a command line were all understood; carries what they mean."""
 
 
-@pytest.mark.parametrize("words", LEAVES, ids=" ".join)
-def test_examples_are_understood(words, run, capsys, monkeypatch):
-    said = printed([*words, "--help"], capsys).splitlines()
-    examples = [shlex.split(line, comments=True) for line in said if line.startswith("  lrc ")]
+def understood(words, run, monkeypatch):
+    """What a command would be asked to do: the words are read and nothing is done."""
     fill = arguments.Filling.fill
 
     def stop(self, kind, default, path=()):
         filled = fill(self, kind, default, path)
         if not path:
-            raise UnderstoodError
+            raise UnderstoodError(filled)
         return filled
 
-    monkeypatch.setattr(arguments.Filling, "fill", stop)
+    with monkeypatch.context() as patched:
+        patched.setattr(arguments.Filling, "fill", stop)
+        with pytest.raises(UnderstoodError) as meant:
+            cli.run([str(run) if re.match(r"(RUN|runs/.*)$", word) else word for word in words])
+    return meant.value.args[0]
+
+
+def orders(words, meant):
+    """The same words with the positional ones in front, behind, and among the options."""
+    options = list(arguments.options_of(type(meant)))
+    given = arguments.sort_words(words, options, "lrc")
+    place = [word for o in options if o.positional for word in given.get(o.name, [])]
+    named = [[o.name, *given[o.name]] for o in options if not o.positional and o.name in given]
+    half, last = len(named) // 2, [["--"], place] if len(place) > 1 else [place]
+    for parts in ([place, *named], [*named, *last], [*named[:half], place, *named[half:]]):
+        yield [word for part in parts for word in part]
+
+
+@pytest.mark.parametrize("words", LEAVES, ids=" ".join)
+def test_examples_are_understood_in_any_order(words, run, capsys, monkeypatch):
+    said = printed([*words, "--help"], capsys).splitlines()
+    examples = [
+        shlex.split(line.replace("--json", ""), comments=True)[1:]
+        for line in said
+        if line.startswith("  lrc ")
+    ]
     for example in examples:
-        typed = [str(run) if word.startswith("runs/") else word for word in example[1:]]
-        with pytest.raises(UnderstoodError):
-            cli.run(typed)
+        verbs = [word for word in words if word in example[: len(words)]]
+        meant = understood(example, run, monkeypatch)
+        for order in orders(example[len(verbs) :], meant):
+            assert understood([*verbs, *order], run, monkeypatch) == meant, order
 
 
 ALONE = """

@@ -163,7 +163,7 @@ class SlotsConfig(Checked):
 
 @dataclass(frozen=True)
 class ModelConfig(Checked):
-    """A world model; what a family does not have it refuses or leaves unread, as said below."""
+    """A world model; what a family does not have it refuses or leaves unread."""
 
     family: str = "lrc"
     """Which network, a key of `models.MODELS`: lrc and compact (one vector a frame), patches, slots."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from lrc_jepa.bounds import Count, Natural
 from lrc_jepa.commands.arguments import Positional, parse
+from lrc_jepa.commands.train import find_data
 from lrc_jepa.commands.variants import Protocol, Study, Variant, told
 from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import with_value
@@ -73,7 +74,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     if not values:
         raise BadInput(f"say which values {field} should take: --values A B ...")
     recipe = get_recipe(args.recipe)
-    data = args.data or Path("datasets") / f"{recipe.world}-clean"
+    data = find_data(recipe, args.data)
     out = args.out or Path("runs") / f"ablate-{file_name(args.what)}"
     variants = [
         Variant(variant(recipe, field, value, seed), data, {"field": field, "value": value})

@@ -191,7 +191,8 @@ def _lend(
     long = [(option, own) for option, own in lists if len(own) > missing > 0]
     text = [own for option, own in long if plain_type(typing.get_args(option.plain)[0]) in (str, Path)]
     lenders = text or [own for _, own in long]
-    if len(lenders) > 1:
+    any_number = bool(required) and required[-1].many
+    if len(lenders) > 1 or (any_number and any(len(own) > missing + 1 for own in lenders)):
         raise BadInput(f"it is not clear which word is {required[-1].name}: write it right after {command}")
     for own in lenders:
         words += own[-missing:]
