@@ -14,7 +14,7 @@ test: $(VENV)/.full
 
 # Faults at every step, kills, full disks: hours. Figures go to torture.jsonl and docs/robustness.md.
 torture: $(VENV)/.full
-	LRC_KILLS=100 $(BIN)/python -m pytest tests/torture tests/test_faults.py
+	LRC_KILLS=100 $(BIN)/python -m pytest -o timeout=0 -o faulthandler_timeout=0 tests/torture tests/test_faults.py
 
 check: $(VENV)/.full
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -6,6 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from skips import (  # noqa: F401 - hooks
+    pytest_collectreport,
+    pytest_runtest_logreport,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+)
 
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs import get_world

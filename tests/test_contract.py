@@ -122,10 +122,15 @@ def test_a_frame_never_changes_its_own_prediction_or_an_earlier_one(model, clip)
     assert torch.allclose(after, before, atol=1e-6)
 
 
-def test_prediction_is_a_step(model, config, clip):
+def predicts_by_steps(name):
+    """Elsewhere the predictions of a clip are made from predictions, or with slots hidden."""
+    model = recipe(name).model
+    return not model.predictor.rollout and model.family != "slots"
+
+
+@pytest.mark.parametrize("system", filter(predicts_by_steps, NAMES), indirect=True)
+def test_prediction_is_a_step(model, clip):
     """What is trained is what is planned with: the last prediction equals a step from the same past."""
-    if config.model.predictor.rollout or config.model.family == "slots":
-        pytest.skip("predictions of a clip are made from predictions, or with slots hidden")
     out = predictions(model, clip)
     k = model.spec.history
     with torch.no_grad():
@@ -182,11 +187,21 @@ def test_planning_costs_are_those_of_steps_taken_by_hand(model, config, clip):
         assert torch.allclose(costs[row, sample], by_hand[0], rtol=1e-3, atol=1e-4)
 
 
+PLAIN = ("dino-wm", "vjepa2-gap-ac", "c-jepa", "eb-jepa")  # systems that have only the plain rollout
+
+
 @torch.no_grad()
+@pytest.mark.parametrize("system", PLAIN, indirect=True)
+def test_a_model_without_a_cached_rollout_says_so(model, clip):
+    past = model.encode(clip.frames)[:, :1]
+    assert not isinstance(model, protocols.Cached) or model.prepare(past, clip.actions[:, :0]) is None
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("system", [n for n in NAMES if n not in PLAIN], indirect=True)
 def test_cached_rollout_equals_the_plain_one(model, clip):
     z = model.encode(clip.frames)
-    if not isinstance(model, protocols.Cached) or model.prepare(z[:, :1], clip.actions[:, :0]) is None:
-        pytest.skip("this model has only the plain rollout")
+    assert model.prepare(z[:, :1], clip.actions[:, :0]) is not None
     plans = torch.randn(clip.size, 6, model.spec.action_dim)
     plain, fast = (rollout(model, z[:, :1], clip.actions[:, :0], plans, mode) for mode in ("plain", "cached"))
     assert torch.allclose(plain, fast, rtol=1e-3, atol=1e-4)
@@ -214,9 +229,8 @@ def test_gradients_reach_all_that_is_trained_and_nothing_that_is_frozen(config, 
             assert parameter.grad.abs().sum() > 0 or name.endswith(CANCELLED), name
 
 
+@pytest.mark.parametrize("system", [n for n in NAMES if recipe(n).model.backbone], indirect=True)
 def test_frozen_weights_stay_as_they_are(config, clip):
-    if not config.model.backbone:
-        pytest.skip("nothing is frozen")
     model = build_model(config).train()
     before = [p.clone() for p in model.encoder.parameters()]
     optimizer = torch.optim.AdamW(

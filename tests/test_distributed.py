@@ -54,9 +54,21 @@ def averaged(gradients):
 # --- the whole model, term by term ------------------------------------------------------------
 
 
+SLOTS = ("features", "masked", "consistency")  # terms that only a model of slots has
+
+
 def term_config(term):
-    """LRC-JEPA with everything that a term could ask of it, under one term."""
+    """LRC-JEPA with everything that a term could ask of it, or C-JEPA, under one term."""
     base = small_run()
+    if term in SLOTS:
+        slots = get_recipe("tworoom-c-jepa-debug")
+        predictor = replace(slots.model.predictor, dropout=0.0)
+        return replace(
+            slots,
+            model=replace(slots.model, predictor=predictor),
+            objective=replace(slots.objective, weights={term: 1.0}),
+            train=base.train,
+        )
     recipe = get_recipe("tworoom-lrc+idm-debug")
     return replace(
         base,
@@ -67,18 +79,24 @@ def term_config(term):
     )
 
 
-MEANS = {
-    "features",
-    "masked",
-    "consistency",
-}  # of slots, which LRC-JEPA has not: plain means over equal shares
+def hide_the_same(model):
+    """Hidden slots that depend on the clip's place in the batch of all processes, not on the process."""
+    draw = model._hide
+
+    def hide(batch):
+        torch.manual_seed(3)
+        return mine(draw(batch * world_size()))
+
+    model._hide = hide
 
 
 def gradients_of_every_term(data):
     """Every term's value, and its gradient in all weights through DDP, in double precision."""
     found = {}
-    for term in [name for name in TERMS if name not in MEANS]:
+    for term in TERMS:
         pieces = pieces_of(term_config(term), data, "unused")
+        if term in SLOTS:
+            hide_the_same(pieces.model)
         pieces.model.double().train()
         network = Network(pieces.model, pieces.objective, pieces.config.train)
         network = spread(network, CPU, parts_left_out=network.may_leave_parts_out())

@@ -1,7 +1,6 @@
 """Batches are a function of (seed, step), paired rightly, and read ahead without changing."""
 
 import threading
-import time
 from contextlib import closing
 from dataclasses import replace
 
@@ -12,7 +11,7 @@ from training import CPU, make_store, pieces_of, small_run
 
 from lrc_jepa.errors import BadInput
 from lrc_jepa.train import feed as module
-from lrc_jepa.train.feed import Feed, free_memory
+from lrc_jepa.train.feed import Feed, _Reader, free_memory
 
 
 @pytest.fixture(scope="module")
@@ -118,17 +117,20 @@ def test_leaving_early_ends_the_thread(clips):
 
 
 def test_it_reads_ahead_while_the_loop_works(clips, monkeypatch):
-    read, done = Feed.read, []
+    read, put, done, waiting = Feed.read, _Reader._put, [], threading.Event()
 
     def counted(self, step):
         done.append(step)
         return read(self, step)
 
+    def watched(self, item):
+        if self.ready.full() and len(done) == 5:
+            waiting.set()  # it holds a batch that nobody has room for, and reads no further
+        put(self, item)
+
     monkeypatch.setattr(Feed, "read", counted)
+    monkeypatch.setattr(_Reader, "_put", watched)
     with closing(feed_of(clips, prefetch=3).batches(0, 50)) as batches:
         next(batches)
-        deadline = time.monotonic() + 10
-        while len(done) < 4 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        time.sleep(0.05)
-        assert 4 <= len(done) <= 5  # one handed over, three ready, one in hand: no more
+        assert waiting.wait(100)
+        assert done == [0, 1, 2, 3, 4]  # one handed over, three ready, one in hand: no more
