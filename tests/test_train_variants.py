@@ -8,10 +8,12 @@ from training import pieces_of, small_run
 
 from lrc_jepa.bench.madeup import made_up_store
 from lrc_jepa.errors import BadInput
+from lrc_jepa.models.blocks import BatchNorm
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint
 from lrc_jepa.train.feed import Feed
 from lrc_jepa.train.loop import fit, train_step
+from lrc_jepa.train.network import compute_in_chunks
 
 SYSTEMS = ("lrc", "lwm", "dino-wm", "c-jepa", "lrc+idm")
 
@@ -59,9 +61,9 @@ def test_chunks_change_no_number(chunks, plain, data):
     check_same(expected, step_of(system, data, chunks=chunks), terms=1e-5, gradient=1e-4)
 
 
-def test_chunks_are_refused_where_a_chunk_is_not_the_batch(data):
-    with pytest.raises(BadInput, match=r"train.chunks must be 1 here"):
-        step_of("eb-jepa", data, chunks=2)
+def test_chunks_are_refused_where_a_chunk_is_not_the_batch():
+    with pytest.raises(BadInput, match=r"train.chunks must be 1 here: the decoder normalises"):
+        compute_in_chunks("decoder", torch.nn.Sequential(BatchNorm(3)), 2)
 
 
 def test_compiled_changes_no_number(data, monkeypatch):
@@ -79,16 +81,16 @@ def test_compiled_changes_no_number(data, monkeypatch):
 
 
 def test_bfloat16_on_the_cpu_is_near_float32(plain, data):
-    """Eight bits of mantissa: terms to a few per cent, and the gradient points the same way.
+    """Eight bits of mantissa: terms to a per cent, and the gradient points the same way.
 
-    Not more than that: at first all latents are nearly equal, and batch norms enlarge their rounding.
+    It did not (cosine 0.6 to 0.9) while the projector, whose batch norm enlarges rounding, was in bfloat16.
     """
     system, expected = plain
     terms, learned = step_of(system, data, precision="bfloat16")
-    assert terms["total"] == pytest.approx(expected[0]["total"], rel=0.03)
+    assert terms["total"] == pytest.approx(expected[0]["total"], rel=0.01)
     assert terms["total"] != expected[0]["total"]  # it was in another precision indeed
     cosine = torch.nn.functional.cosine_similarity(flat(learned), flat(expected[1]), dim=0)
-    assert cosine > 0.8, cosine
+    assert cosine > 0.92, cosine
 
 
 @pytest.mark.parametrize("train", [{"chunks": 3}, {"precision": "bfloat16"}])

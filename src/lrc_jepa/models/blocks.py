@@ -83,14 +83,20 @@ class BatchNorm(nn.BatchNorm1d):
 
 
 class Projector(nn.Sequential):
-    """g_z and g_p: Linear-BN-GELU-Linear, applied to rows of tokens."""
+    """g_z and g_p: Linear-BN-GELU-Linear, applied to rows of tokens.
+
+    Always in the precision of its weights: rows are much alike, and the batch norm, which takes away what
+    they share, would enlarge the rounding of bfloat16 to the size of what is left.
+    """
 
     def __init__(self, width: int, hidden: int, out: int) -> None:
         super().__init__(nn.Linear(width, hidden), BatchNorm(hidden), nn.GELU(), nn.Linear(hidden, out))
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., w) -> (..., out); the batch statistics run over all leading axes."""
-        return super().forward(x.flatten(0, -2)).unflatten(0, x.shape[:-1])
+        with torch.autocast(x.device.type, enabled=False):
+            rows = x.flatten(0, -2).to(next(self.parameters()).dtype)
+            return super().forward(rows).unflatten(0, x.shape[:-1])
 
 
 class CausalAttention(nn.Module):
