@@ -81,7 +81,7 @@ def test_planners_are_measured_on_a_run(run, tmp_path, monkeypatch, capsys):
 
 
 def test_nothing_is_measured_of_what_cannot_be(run, tmp_path):
-    with pytest.raises(BadInput, match="at least 1 pair"):
+    with pytest.raises(BadInput, match="--pairs must be at least 1, not 0"):
         cli.run(["bench", "plan", "--runs", str(run), "--pairs", "0"])
     with pytest.raises(BadInput, match="no checkpoint"):
         cli.run(["bench", "plan", "--runs", str(tmp_path)])

@@ -101,13 +101,15 @@ WRONG = [
     (["--time-budget-ms", "0.01"], "a time budget of 0.01 ms is shorter than one iteration of the planner"),
     (["--repetitions", "0"], "--repetitions must be at least 1, not 0"),
     (["--repetitions", "2", "--manifest", "a", "b", "c"], "2 repetitions need as many manifests, not 3"),
+    (["--manifest", "a", "--pairs", "2"], "--manifest says which pairs there are: leave out --pairs"),
 ]
 
 
 @pytest.mark.parametrize(("options", "message"), WRONG)
 def test_the_command_refuses_before_any_work(run, options, message, monkeypatch, capsys):
     before = unchanged(run)
-    assert message in refused([run, "--pairs", 2, *options], monkeypatch, capsys)
+    pairs = [] if "--manifest" in options else ["--pairs", 2]
+    assert message in refused([run, *pairs, *options], monkeypatch, capsys)
     assert unchanged(run) == before
 
 
