@@ -110,7 +110,8 @@ class Run:
     @cached_property
     def store(self) -> Store:
         """The dataset, once it is known to fit the model."""
-        store, world = Store(self.data), self.checkpoint.provenance["world"]
+        world = self.checkpoint.provenance["world"]  # first: a folder without a run has no data either
+        store = Store(self.data)
         if store.world != world:
             raise BadInput(
                 f"the model was trained in {world}, the dataset {store.path} comes from {store.world}"
