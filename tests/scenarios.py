@@ -18,7 +18,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.lines import read_lines
 from lrc_jepa.models import build_model
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint
+from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint
 
 FEW = ["--samples", "4", "--iterations", "1", "--elites", "2"]
 TRAIN = ["--train.steps", "4", "--train.save-every", "2", "--train.log-every", "1", "--train.batch-size", "4"]

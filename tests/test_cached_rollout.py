@@ -23,7 +23,7 @@ from lrc_jepa.plan.planners import solve
 from lrc_jepa.plan.problem import Box, Problem, episode_generators
 from lrc_jepa.plan.rollout import Rollout, rollout
 from lrc_jepa.protocols import Cached
-from lrc_jepa.train.checkpoint import load_checkpoint, save_checkpoint
+from lrc_jepa.training.checkpoint import load_checkpoint, save_checkpoint
 from lrc_jepa.types import Spec
 
 WIDTH = 24

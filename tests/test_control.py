@@ -20,7 +20,7 @@ from lrc_jepa.evaluate.watched import Watched
 from lrc_jepa.files import digest
 from lrc_jepa.plan.policy import Policy
 from lrc_jepa.report.control import summarize
-from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
+from lrc_jepa.training.checkpoint import load_checkpoint, newest_checkpoint
 from lrc_jepa.types import Spec
 
 PLAN = PlanConfig(samples=16, iterations=2, elites=4)

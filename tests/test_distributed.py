@@ -24,10 +24,10 @@ from lrc_jepa.objectives.sigreg import directions, sigreg
 from lrc_jepa.objectives.terms import TERMS
 from lrc_jepa.objectives.vicreg import covariance_penalty, variance_hinge
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.train.distributed import check_shares, spread
-from lrc_jepa.train.feed import Feed
-from lrc_jepa.train.loop import fit
-from lrc_jepa.train.network import Network
+from lrc_jepa.training.distributed import check_shares, spread
+from lrc_jepa.training.feed import Feed
+from lrc_jepa.training.loop import fit
+from lrc_jepa.training.network import Network
 
 BATCH = 12
 WORLDS = (2, 3)

@@ -22,11 +22,11 @@ from lrc_jepa.data.batches import order_batches
 from lrc_jepa.errors import BadInput, Diverged, Interrupted
 from lrc_jepa.files import file_digest
 from lrc_jepa.locks import lock
-from lrc_jepa.train import checkpoint
-from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint, prune, save_checkpoint, sweep
-from lrc_jepa.train.feed import Feed
-from lrc_jepa.train.loop import fit
-from lrc_jepa.train.network import Network
+from lrc_jepa.training import checkpoint
+from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint, prune, save_checkpoint, sweep
+from lrc_jepa.training.feed import Feed
+from lrc_jepa.training.loop import fit
+from lrc_jepa.training.network import Network
 
 KILLS = int(os.environ.get("LRC_KILLS", "4"))
 

@@ -10,8 +10,8 @@ import torch
 from training import CPU, make_store, pieces_of, small_run
 
 from lrc_jepa.errors import BadInput
-from lrc_jepa.train import feed as module
-from lrc_jepa.train.feed import Feed, _Reader, free_memory
+from lrc_jepa.training import feed as module
+from lrc_jepa.training.feed import Feed, _Reader, free_memory
 
 
 @pytest.fixture(scope="module")

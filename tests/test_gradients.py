@@ -4,8 +4,8 @@ import pytest
 import torch
 from training import CPU, make_store, pieces_of, small_run
 
-from lrc_jepa.train.feed import Feed
-from lrc_jepa.train.gradients import gradient_figures, still_share
+from lrc_jepa.training.feed import Feed
+from lrc_jepa.training.gradients import gradient_figures, still_share
 
 
 @pytest.fixture(scope="module")

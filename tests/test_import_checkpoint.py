@@ -16,7 +16,7 @@ from lrc_jepa.models import build_model
 from lrc_jepa.models.lewm_weights import convert, rename
 from lrc_jepa.models.vit import Pixels
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
+from lrc_jepa.training.checkpoint import load_checkpoint, newest_checkpoint
 
 transformers = pytest.importorskip("transformers")
 

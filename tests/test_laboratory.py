@@ -38,7 +38,7 @@ from lrc_jepa.report.page import write_page
 from lrc_jepa.report.recovery import summarize_recovery
 from lrc_jepa.rows import read_rows
 from lrc_jepa.run import open_run
-from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
+from lrc_jepa.training.checkpoint import load_checkpoint, newest_checkpoint
 from lrc_jepa.types import Clip, Factors
 
 

@@ -23,7 +23,7 @@ from lrc_jepa.plan.goals import image_goal
 from lrc_jepa.plan.mpc import Controller
 from lrc_jepa.plan.policy import action_box
 from lrc_jepa.plan.problem import episode_generators
-from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
+from lrc_jepa.training.checkpoint import load_checkpoint, newest_checkpoint
 
 
 def strict_json(path):

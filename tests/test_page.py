@@ -20,7 +20,7 @@ from lrc_jepa.report.names import file_name
 from lrc_jepa.report.page import _sources, write_page
 from lrc_jepa.report.variants import timed
 from lrc_jepa.rows import append_rows
-from lrc_jepa.train.checkpoint import newest_checkpoint
+from lrc_jepa.training.checkpoint import newest_checkpoint
 
 STAMP = {
     **{"evaluation": "e", "time": "2026-01-01T00:00:00Z", "world": "tworoom", "size": "micro", "recipe": "r"},

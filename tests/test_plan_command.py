@@ -28,8 +28,8 @@ from lrc_jepa.report.control import compare, summarize
 from lrc_jepa.report.page import write_page
 from lrc_jepa.rows import read_rows
 from lrc_jepa.run import Run
-from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
-from lrc_jepa.train.loop import assemble, fit
+from lrc_jepa.training.checkpoint import load_checkpoint, newest_checkpoint
+from lrc_jepa.training.loop import assemble, fit
 
 FEW = ["--samples", "8", "--iterations", "2", "--elites", "2"]
 

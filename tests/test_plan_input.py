@@ -15,7 +15,7 @@ from lrc_jepa.files import file_digest, write_json
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.plan.goals import ReadoutGoal, image_goal
 from lrc_jepa.plan.problem import Box
-from lrc_jepa.train.checkpoint import newest_checkpoint
+from lrc_jepa.training.checkpoint import newest_checkpoint
 
 BAD_CONFIGS = [
     ({"horizon": 0}, "horizon must be at least 1, not 0"),

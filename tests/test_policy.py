@@ -136,7 +136,7 @@ def test_the_crop_comes_with_the_checkpoint(run, store, tmp_path):
 
     from conftest import train_debug
 
-    from lrc_jepa.train.checkpoint import load_checkpoint
+    from lrc_jepa.training.checkpoint import load_checkpoint
 
     shutil.copytree(store.path, tmp_path / "data")
     meta = json.loads((tmp_path / "data" / "meta.json").read_text())

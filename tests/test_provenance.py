@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lrc_jepa.train import provenance as module
-from lrc_jepa.train.provenance import provenance, source_commit
+from lrc_jepa.training import provenance as module
+from lrc_jepa.training.provenance import provenance, source_commit
 
 
 def git(folder, *arguments):

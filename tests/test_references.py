@@ -23,7 +23,7 @@ from lrc_jepa.evaluate.references import (
 from lrc_jepa.plan.cem import cem
 from lrc_jepa.plan.problem import Box, Problem, episode_generators
 from lrc_jepa.rows import read_rows
-from lrc_jepa.train.checkpoint import load_checkpoint, newest_checkpoint
+from lrc_jepa.training.checkpoint import load_checkpoint, newest_checkpoint
 
 QUICK = HeadConfig(pairs=64, steps=5, batch_size=16)
 

@@ -7,7 +7,7 @@ from conftest import DEBUG
 from lrc_jepa.commands import plan
 from lrc_jepa.errors import BadInput
 from lrc_jepa.run import FILES, FOLDERS, Run, load, open_run
-from lrc_jepa.train import checkpoint as checkpoints
+from lrc_jepa.training import checkpoint as checkpoints
 
 
 def test_the_configuration_is_read_without_weights(run, monkeypatch):

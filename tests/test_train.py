@@ -15,11 +15,11 @@ from lrc_jepa.data.store import StoreWriter
 from lrc_jepa.errors import BadInput, Diverged, Interrupted
 from lrc_jepa.models import build_model
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.train import loop
-from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint, newest_checkpoint
-from lrc_jepa.train.health import collapse_alarm
-from lrc_jepa.train.log import MetricsLog, read_metrics
-from lrc_jepa.train.optim import make_optimizer, schedule
+from lrc_jepa.training import loop
+from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint, newest_checkpoint
+from lrc_jepa.training.health import collapse_alarm
+from lrc_jepa.training.log import MetricsLog, read_metrics
+from lrc_jepa.training.optim import make_optimizer, schedule
 
 
 def weights(checkpoint):

@@ -10,10 +10,10 @@ from lrc_jepa.bench.madeup import made_up_store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models.blocks import BatchNorm
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint
-from lrc_jepa.train.feed import Feed
-from lrc_jepa.train.loop import fit, train_step
-from lrc_jepa.train.network import compute_in_chunks
+from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint
+from lrc_jepa.training.feed import Feed
+from lrc_jepa.training.loop import fit, train_step
+from lrc_jepa.training.network import compute_in_chunks
 
 SYSTEMS = ("lrc", "lwm", "dino-wm", "c-jepa", "lrc+idm")
 

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from lrc_jepa.bench.madeup import made_up_store
 from lrc_jepa.data.store import Store
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.train.loop import assemble
+from lrc_jepa.training.loop import assemble
 
 CPU = torch.device("cpu")
 
@@ -45,7 +45,7 @@ def forkserver():
     """A process that has already imported torch, from which others start in milliseconds."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["lrc_jepa.train.loop", "tensorboard.compat.proto.event_pb2", "torch._dynamo"]
+        ["lrc_jepa.training.loop", "tensorboard.compat.proto.event_pb2", "torch._dynamo"]
     )
     return context
 

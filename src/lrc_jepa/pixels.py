@@ -11,7 +11,8 @@ from lrc_jepa.arrays import Frames
 
 def channels_first(frames: Frames) -> Tensor:
     """(...,h,w,3) uint8 -> (...,3,h,w) uint8, as models see them."""
-    return torch.from_numpy(np.asarray(frames)).movedim(-1, -3)
+    held = frames if frames.flags.writeable else np.array(frames)  # torch wants no read-only memory maps
+    return torch.from_numpy(held).movedim(-1, -3)
 
 
 def pictures(frames: Tensor) -> Frames:

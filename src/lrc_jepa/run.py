@@ -13,13 +13,19 @@ Nothing is read before it is asked for: a run that is about to be trained is a `
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
 
+from lrc_jepa.arrays import Frames
 from lrc_jepa.config import PlanConfig, RunConfig
 from lrc_jepa.config_tree import from_dict, to_dict
 from lrc_jepa.data.clips import Split
@@ -29,14 +35,18 @@ from lrc_jepa.device import pick_device
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import digest, read_json, write_json
 from lrc_jepa.folders import check_writable, discard, name_aside
+from lrc_jepa.locks import lock
+from lrc_jepa.models.readout import Readout
+from lrc_jepa.plan.goals import ReadoutGoal
 from lrc_jepa.plan.policy import Policy, Proposal
 from lrc_jepa.rows import Row, append_rows, read_rows
-from lrc_jepa.train.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
+from lrc_jepa.training.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
 
 CONFIG, RESULTS = "config.json", "results.jsonl"
 FOLDERS = ("checkpoints", "tensorboard", "films", "explain", "pictures", "bench")
 FILES = (CONFIG, "metrics.jsonl", RESULTS)
 PAIRS = "manifest*.json"
+ENCODED = 128  # frames encoded at a time
 
 
 class Run:
@@ -95,6 +105,30 @@ class Run:
     def policy(self, config: PlanConfig | None = None, *, propose: Proposal | None = None) -> Policy:
         """The model as a policy that plans, by the run's own configuration or another."""
         return Policy(self.model, self.checkpoint.deployment, config or self.config.plan, propose=propose)
+
+    @torch.inference_mode()
+    def encode(self, frames: Frames) -> Tensor:
+        """Frames (...,h,w,3) uint8 of any size -> latents (...,N,D), without gradients."""
+        seen = self.checkpoint.deployment.see(frames.reshape(-1, *frames.shape[-3:]), self.device)
+        parts = [self.model.encode(part[:, None])[:, 0] for part in seen.split(ENCODED)]
+        return torch.cat(parts).unflatten(0, frames.shape[:-3])
+
+    def goal_where(self, quantity: str, value: ArrayLike, frames: int = 2000) -> ReadoutGoal:
+        """A goal without a picture: a physical quantity of the dataset has this value (q,), or values (B,q).
+
+        It is read linearly from the latent, as fitted on so many frames of the training episodes.
+        """
+        if quantity not in self.store.quantities:
+            known = ", ".join(self.store.quantities) or "none"
+            raise BadInput(f"the dataset {self.store.path} has no quantity {quantity!r}; there is {known}")
+        self.check_frames()
+        trained = np.isin(self.store.episode_of(np.arange(len(self.store.pixels))), self.split.train)
+        rows = np.random.default_rng(0).permutation(np.flatnonzero(trained))[:frames]
+        truth = self.store.columns[quantity][np.sort(rows)].reshape(len(rows), -1)
+        latents = self.encode(self.store.pixels[np.sort(rows)]).flatten(1).cpu().numpy()
+        readout = Readout.fit(latents, truth)
+        numbers = (readout.weight, readout.bias, np.atleast_2d(np.asarray(value)))
+        return ReadoutGoal(*(torch.as_tensor(n, dtype=torch.float32, device=self.device) for n in numbers))
 
     @cached_property
     def data(self) -> Path:
@@ -182,6 +216,12 @@ class Run:
             )
         if resume and not holds:
             raise BadInput(f"there is no run at {self.folder} to resume")
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the folder: another process that wants to write into it is refused meanwhile."""
+        with lock(self.folder):
+            yield
 
     def describe(self, config: RunConfig, data: Path) -> None:
         """Write down what this run is, before it starts."""

@@ -25,8 +25,8 @@ from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
 from lrc_jepa.folders import PARTIAL
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.train.checkpoint import list_checkpoints, load_checkpoint
-from lrc_jepa.train.loop import assemble, fit
+from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint
+from lrc_jepa.training.loop import assemble, fit
 
 STEPS = 24
 

@@ -28,9 +28,9 @@ from lrc_jepa.device import pick_device
 from lrc_jepa.objectives.sigreg import sigreg, sigreg_reference
 from lrc_jepa.objectives.terms import TERMS
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.train.distributed import launch, spread, team
-from lrc_jepa.train.feed import Feed
-from lrc_jepa.train.loop import Pieces, assemble, train_step
+from lrc_jepa.training.distributed import launch, spread, team
+from lrc_jepa.training.feed import Feed
+from lrc_jepa.training.loop import Pieces, assemble, train_step
 from lrc_jepa.types import Clip
 
 PAPER_BATCH = 4  # clips in a step of the paper's network: the ratio of two systems needs no more

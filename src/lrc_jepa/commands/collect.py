@@ -9,10 +9,9 @@ from typing import Any
 from lrc_jepa.bounds import Natural, Seed
 from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.console import progress_bar, say
-from lrc_jepa.data.store import Store
-from lrc_jepa.envs import WORLDS, get_world
+from lrc_jepa.envs import WORLDS
 from lrc_jepa.envs.appearance import Appearance, Kind
-from lrc_jepa.envs.collect import collect
+from lrc_jepa.library import collect
 
 
 @dataclass(frozen=True)
@@ -61,12 +60,11 @@ EXAMPLES = (
 
 def work(args: CollectArgs) -> dict[str, Any]:
     """Collect one dataset."""
-    world = get_world(args.world)
     appearance = Appearance(args.appearance, args.factors, args.cells, args.opacity)
     out = args.out or Path("datasets") / f"{args.world}-{args.appearance}"
     with progress_bar(f"collecting {args.world}", args.episodes) as bar:
-        collect(
-            world,
+        store = collect(
+            args.world,
             out,
             episodes=args.episodes,
             size=args.size,
@@ -78,6 +76,5 @@ def work(args: CollectArgs) -> dict[str, Any]:
             processes=args.processes,
             progress=bar.advance,
         )
-    store = Store(out)
     say(f"{store.episodes} episodes, {len(store.pixels)} frames of {store.image_size} px in {out}")
     return {"data": str(out), "episodes": store.episodes, "frames": len(store.pixels), "hash": store.digest()}

@@ -9,15 +9,15 @@ from typing import Any
 
 from lrc_jepa.bounds import Count
 from lrc_jepa.commands.arguments import Positional, parse
-from lrc_jepa.commands.train import fit_actions
 from lrc_jepa.console import progress_bar, say
 from lrc_jepa.data.features import write_features
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import pick_device
 from lrc_jepa.folders import check_writable
+from lrc_jepa.library import fit_actions
 from lrc_jepa.models import build_model
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.train.loop import check_data
+from lrc_jepa.training.loop import check_data
 
 
 @dataclass(frozen=True)

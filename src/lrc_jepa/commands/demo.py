@@ -15,7 +15,7 @@ from lrc_jepa.console import say
 from lrc_jepa.data.store import Store
 from lrc_jepa.files import write_json
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.train.checkpoint import list_checkpoints
+from lrc_jepa.training.checkpoint import list_checkpoints
 
 RECIPE = "tworoom-lrc-micro"
 

@@ -29,8 +29,8 @@ from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.models.lewm_weights import WRAPPERS, convert
 from lrc_jepa.recipes import SETTINGS, get_recipe
 from lrc_jepa.run import Run
-from lrc_jepa.train.checkpoint import save_checkpoint
-from lrc_jepa.train.provenance import provenance
+from lrc_jepa.training.checkpoint import save_checkpoint
+from lrc_jepa.training.provenance import provenance
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from lrc_jepa.console import say, table
 from lrc_jepa.folders import check_writable
 from lrc_jepa.report.kept import append_kept, keep, read_kept, summarize_kept
 from lrc_jepa.run import Run
-from lrc_jepa.train.log import read_metrics
+from lrc_jepa.training.log import read_metrics
 
 EXAMPLES = ("lrc results", "lrc results --keep runs/first runs/second --folder results")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lrc_jepa.commands.probe import stored_quantities
-from lrc_jepa.commands.train import ensure_trained, fit_actions
+from lrc_jepa.commands.train import ensure_trained
 from lrc_jepa.config import RunConfig
 from lrc_jepa.console import say
 from lrc_jepa.data.store import Store
@@ -24,6 +24,7 @@ from lrc_jepa.evaluate.manifest import draw_manifest
 from lrc_jepa.evaluate.probes import ProbeConfig, draw_frames, probe_table
 from lrc_jepa.evaluate.recovery import RecoveryConfig, draw_scenes, recover
 from lrc_jepa.files import digest
+from lrc_jepa.library import fit_actions
 from lrc_jepa.models.streams import frame_streams, probe_features
 from lrc_jepa.protocols import Factored
 from lrc_jepa.report.control import summarize

@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lrc_jepa.arrays import Array
-from lrc_jepa.data.frames import Crop
+import numpy as np
+import torch
+from torch import Tensor
+
+from lrc_jepa.arrays import Array, Frames
+from lrc_jepa.data.frames import Crop, to_square
 from lrc_jepa.data.limits import ActionLimits
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store
+from lrc_jepa.errors import BadInput
+from lrc_jepa.pixels import channels_first
 from lrc_jepa.types import Spec
 
 
@@ -27,6 +33,17 @@ class Deployment:
     """Largest change from one command to the next, where the dataset has a limit."""
     crop: Crop = "centre"
     """How frames that are not square are made so: as the training data were."""
+
+    def see(self, frames: Frames, device: torch.device) -> Tensor:
+        """A camera's frames (n,h,w,3), cut and scaled as the training data were -> (n,3,s,s)."""
+        if frames.ndim != 4 or frames.shape[3] != 3 or frames.dtype != np.uint8:
+            raise BadInput(
+                f"a camera's frames are uint8 (h, w, 3) or (B, h, w, 3), not {frames.dtype} {frames.shape}"
+            )
+        size = self.spec.image_size
+        if frames.shape[1:3] != (size, size):
+            frames = np.stack([to_square(frame, size, self.crop) for frame in frames])
+        return channels_first(frames).to(device)
 
     @classmethod
     def of(cls, spec: Spec, store: Store, episodes: Array) -> Deployment:

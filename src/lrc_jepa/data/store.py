@@ -338,6 +338,10 @@ class Store:
             shas |= {f"index:{name}": sha for name, sha in recorded.items()}
         return hashlib.sha256(repr(sorted(shas.items())).encode()).hexdigest()[:16]
 
+    def episode_of(self, rows: Array) -> Array:
+        """The episode that each row belongs to."""
+        return np.searchsorted(self.ep_offset, rows, side="right") - 1
+
     def appearance(self, episodes: Array) -> Array:
         """Appearance factors of the given episodes (E, F); F is 0 where none were recorded."""
         factors = self.per_episode.get("ep_appearance")

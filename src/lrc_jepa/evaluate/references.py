@@ -27,7 +27,7 @@ from lrc_jepa.pixels import channels_first
 from lrc_jepa.plan.goals import Goal, LatentGoal
 from lrc_jepa.plan.policy import Agenda, Policy, action_box
 from lrc_jepa.protocols import WorldModel
-from lrc_jepa.train.checkpoint import Checkpoint
+from lrc_jepa.training.checkpoint import Checkpoint
 
 
 class Still:

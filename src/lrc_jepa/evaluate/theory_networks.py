@@ -13,7 +13,7 @@ from torch.func import functional_call, stack_module_state, vmap
 from lrc_jepa.config import ObjectiveConfig, SigRegConfig
 from lrc_jepa.evaluate.theory_world import TheoryConfig
 from lrc_jepa.objectives import Objective
-from lrc_jepa.train.optim import schedule, set_rate
+from lrc_jepa.training.optim import schedule, set_rate
 from lrc_jepa.types import Outputs
 
 WARMUP, CLIP_NORM = 0.05, 1.0

@@ -12,11 +12,9 @@ from torch import Tensor
 from lrc_jepa.arrays import Actions, Frames
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.data.deployment import Deployment
-from lrc_jepa.data.frames import to_square
 from lrc_jepa.data.limits import UNBOUNDED
 from lrc_jepa.device import device_of
 from lrc_jepa.errors import BadInput
-from lrc_jepa.pixels import channels_first
 from lrc_jepa.plan.change import ChangeLimit
 from lrc_jepa.plan.goals import Goal, image_goal
 from lrc_jepa.plan.mpc import Controller, Solved
@@ -200,12 +198,4 @@ class Policy:
         return torch.from_numpy(self.deployment.normalizer.normalize(actions)).to(self.device)
 
     def _see(self, frames: Frames) -> Tensor:
-        """Frames (n,h,w,3) of any size as the model sees them, (n,3,s,s)."""
-        if frames.ndim != 4 or frames.shape[3] != 3 or frames.dtype != np.uint8:
-            raise BadInput(
-                f"a camera's frames are uint8 (h, w, 3) or (B, h, w, 3), not {frames.dtype} {frames.shape}"
-            )
-        size = self.deployment.spec.image_size
-        if frames.shape[1:3] != (size, size):
-            frames = np.stack([to_square(frame, size, self.deployment.crop) for frame in frames])
-        return channels_first(frames).to(self.device)
+        return self.deployment.see(frames, self.device)

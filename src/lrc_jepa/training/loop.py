@@ -31,7 +31,7 @@ from lrc_jepa.locks import lock
 from lrc_jepa.models import build_model
 from lrc_jepa.models.backbones import home_of
 from lrc_jepa.objectives import Objective
-from lrc_jepa.train.checkpoint import (
+from lrc_jepa.training.checkpoint import (
     list_checkpoints,
     load_checkpoint,
     load_resume,
@@ -41,14 +41,14 @@ from lrc_jepa.train.checkpoint import (
     save_checkpoint,
     sweep,
 )
-from lrc_jepa.train.distributed import StopVote, agree, check_shares, mean_over_ranks, spread, wait_for_all
-from lrc_jepa.train.feed import Feed
-from lrc_jepa.train.gradients import gradient_figures
-from lrc_jepa.train.health import HealthCheck, collapse_alarm
-from lrc_jepa.train.log import MetricsLog
-from lrc_jepa.train.network import Network
-from lrc_jepa.train.optim import make_optimizer, schedule, set_rate
-from lrc_jepa.train.provenance import provenance
+from lrc_jepa.training.distributed import StopVote, agree, check_shares, mean_over_ranks, spread, wait_for_all
+from lrc_jepa.training.feed import Feed
+from lrc_jepa.training.gradients import gradient_figures
+from lrc_jepa.training.health import HealthCheck, collapse_alarm
+from lrc_jepa.training.log import MetricsLog
+from lrc_jepa.training.network import Network
+from lrc_jepa.training.optim import make_optimizer, schedule, set_rate
+from lrc_jepa.training.provenance import provenance
 from lrc_jepa.types import Clip
 
 # Fields of TrainConfig that may differ between a run and its resumption: no weight depends on them.

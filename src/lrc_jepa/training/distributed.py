@@ -34,6 +34,11 @@ def launched() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
+def leads() -> bool:
+    """Whether this process is the first or the only one, also outside of a `team`."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
 @contextmanager
 def team(device: torch.device) -> Iterator[torch.device]:
     """Join the other processes for the length of the block; yields this process's device."""

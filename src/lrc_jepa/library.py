@@ -1,0 +1,164 @@
+"""Datasets, recipes and training as functions: with `Run` and `Policy`, what `import lrc_jepa` offers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lrc_jepa.collective import rank
+from lrc_jepa.config import RunConfig
+from lrc_jepa.config_tree import with_value
+from lrc_jepa.data.store import Store
+from lrc_jepa.device import pick_device
+from lrc_jepa.envs import get_world
+from lrc_jepa.envs.appearance import Appearance, Kind
+from lrc_jepa.envs.collect import collect as collect_episodes
+from lrc_jepa.plan.planners import check_planning
+from lrc_jepa.plan.problem import Box
+from lrc_jepa.recipes import ANY_ACTIONS, get_recipe, reported_name
+from lrc_jepa.rows import Row
+from lrc_jepa.run import Run
+from lrc_jepa.training.checkpoint import list_checkpoints
+from lrc_jepa.training.distributed import check_shares, team, wait_for_all
+from lrc_jepa.training.loop import Progress, Watcher, assemble, check_data, fit
+
+
+def open_dataset(path: Path | str) -> Store:
+    """A dataset, checked; its columns are memory maps."""
+    return Store(path)
+
+
+def collect(
+    world: str,
+    out: Path | str,
+    *,
+    episodes: int = 200,
+    size: int = 64,
+    appearance: Appearance | Kind = "clean",
+    seed: int = 0,
+    length: int | None = None,
+    mix: Mapping[str, float] | None = None,
+    processes: int = 1,
+    overwrite: bool = False,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Store:
+    """Make a dataset in a simulated world; the seed alone decides what is in it.
+
+    `progress` is told after each batch how many episodes it had.
+    """
+    collect_episodes(
+        get_world(world),
+        Path(out),
+        episodes=episodes,
+        size=size,
+        appearance=appearance if isinstance(appearance, Appearance) else Appearance(appearance),
+        seed=seed,
+        mix=mix,
+        length=length,
+        overwrite=overwrite,
+        progress=progress,
+        processes=processes,
+    )
+    return Store(out)
+
+
+def recipe(name: str, changes: Mapping[str, Any] | None = None) -> RunConfig:
+    """The configuration `world-system-size`, with fields changed by their dotted names.
+
+    A model or objective that is no longer the recipe's is marked with a star in every result.
+    """
+    config = known = get_recipe(name)
+    for field, value in (changes or {}).items():
+        config = with_value(config, field, value)
+    return replace(config, system=reported_name(config, known))
+
+
+def fit_actions(config: RunConfig, store: Store) -> RunConfig:
+    """The action width of the data, where the recipe is for any robot."""
+    width = store.action.shape[1] if config.world in ANY_ACTIONS else config.action_dim
+    return replace(config, action_dim=width)
+
+
+def check_search(config: RunConfig) -> None:
+    """Refuse a search that the trained model could not be planned with."""
+    block = torch.ones(config.action_dim * config.clip.frameskip)
+    check_planning(config.plan, config.clip.history, Box(-block, block, config.clip.frameskip))
+
+
+def check_training(
+    config: RunConfig, store: Store, run: Run, *, resume: bool, overwrite: bool, processes: int = 1
+) -> RunConfig:
+    """The configuration as it fits the data; whatever cannot work is refused before anything is changed."""
+    run.check_free(resume=resume, overwrite=overwrite)
+    config = fit_actions(config, store)
+    check_data(config, store)
+    check_shares(config.train, processes)
+    check_search(config)
+    return config
+
+
+@contextmanager
+def _timed(run: Run, config: RunConfig) -> Iterator[None]:
+    """Write down how long the block trained, however it ends."""
+    began = time.perf_counter()
+    try:
+        yield
+    finally:
+        saved = list_checkpoints(run.folder)
+        row: Row = {
+            "kind": "training",
+            "metric": "training.v1",
+            "system": config.system,
+            "recipe": config.recipe,
+            "config_hash": config.digest(),
+            "train_seed": config.train.seed,
+            "seconds": time.perf_counter() - began,
+            "step": int(saved[-1].name) if saved else 0,
+            "threads": torch.get_num_threads(),
+        }
+        with suppress(OSError):  # a full disk is spoken of where it stopped the training
+            run.write([row])
+
+
+def train(
+    config: RunConfig | str,
+    data: Store | Path | str,
+    out: Path | str | None = None,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    device: str = "auto",
+    watch: Watcher = lambda progress: None,
+) -> Run:
+    """Train a configuration, or the recipe of this name, on a dataset; `out` is runs/RECIPE where left out.
+
+    `watch` is told of losses, health and warnings on the way. An interrupted run goes on with `resume`, to
+    the same numbers. Under torchrun every process calls this.
+    """
+    config = get_recipe(config) if isinstance(config, str) else config
+    store = data if isinstance(data, Store) else Store(data)
+    run = Run(out or Path("runs") / config.recipe, device=device)
+    config = check_training(config, store, run, resume=resume, overwrite=overwrite)
+    with team(pick_device(device)) as place:
+        pieces = assemble(config, store, run.folder, place)
+        wait_for_all()  # each process has seen the folder as it was before rank 0 changes it
+        if rank() != 0:
+            fit(pieces, resume=resume)
+            return run
+        with run.writing():
+            if overwrite and not resume:
+                run.clear()
+            run.describe(config, store.path)
+            watch(Progress(0, pieces.steps))
+            if short := pieces.clips.left_out + pieces.health.clips.left_out:
+                text = f"{short} of the episodes are shorter than a clip and are left out"
+                watch(Progress(0, pieces.steps, warning=text))
+            with _timed(run, config):
+                fit(pieces, resume=resume, watch=watch)
+    return run
