@@ -29,7 +29,7 @@ IMPORTED = (
     "matplotlib.pyplot",
     "torch._dynamo",
     "tensorboard.compat.proto.event_pb2",
-    *(f"lrc_jepa.commands.{name}" for name in ("collect", "data", "lab", "recover", "train")),
+    *(f"lrc_jepa.commands.{name}" for name in ("collect", "data", "examine", "lab", "train")),
 )
 
 

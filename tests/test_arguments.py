@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 import pytest
 
 from lrc_jepa.bounds import Range, Seed
-from lrc_jepa.commands.arguments import Positional, Unprefixed, parse
+from lrc_jepa.commands.arguments import parse
 from lrc_jepa.errors import BadInput
+from lrc_jepa.options import Positional, Unprefixed
 
 
 @dataclass(frozen=True)

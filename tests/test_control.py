@@ -19,6 +19,7 @@ from lrc_jepa.evaluate.references import references
 from lrc_jepa.evaluate.watched import Watched
 from lrc_jepa.files import digest
 from lrc_jepa.plan.policy import Policy
+from lrc_jepa.records import Control, Measured, parsed
 from lrc_jepa.report.control import summarize
 from lrc_jepa.training.checkpoint import load_checkpoint, newest_checkpoint
 from lrc_jepa.types import Spec
@@ -239,8 +240,10 @@ def test_the_planner_is_not_told_the_state(store, manifest, checkpoint):
 
 def test_rows_summarise_without_trivial_pairs(store, manifest, checkpoint):
     planner, rollouts, chosen = result(checkpoint, store, manifest, list(range(len(manifest))))
-    rows = episode_rows("lrc", rollouts, chosen, {"evaluation": "a"}, planner)
-    summary = summarize(rows)
+    known = {field.name: "a" for field in dataclasses.fields(Measured) if field.name != "further"}
+    stamp = {**known, "step": 1, "train_seed": 0}
+    rows = episode_rows("lrc", rollouts, chosen, stamp, planner)
+    summary = summarize(parsed(Control, rows))
     assert summary.pairs == 20 and summary.trivial == len(manifest) - 20
     hard = [r for r in rows if not r["trivial"]]
     assert summary.successes == sum(r["success"]["reach-16px.v1"] for r in hard)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from conftest import DEBUG
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from test_plan import Walk
 
-from lrc_jepa.commands import ablate, intervene, nuisance, probe, recover, stress
+from lrc_jepa.commands import ablate, examine, nuisance, stress
 from lrc_jepa.commands.train import ensure_trained
 from lrc_jepa.config import ClipConfig
 from lrc_jepa.config_tree import with_value
@@ -24,18 +25,28 @@ from lrc_jepa.data.clips import Clips, Split
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate import imagine
+from lrc_jepa.evaluate import stress as stressed
+from lrc_jepa.evaluate.components import Components, Projected, ranks_for
 from lrc_jepa.evaluate.control import make_task
 from lrc_jepa.evaluate.interventions import altered, factor_rows, swap, trajectory_rows, walk
+from lrc_jepa.evaluate.logistic import fit_logistic, logistic_band
 from lrc_jepa.evaluate.masks import make_masks, mask_quantities, read_masks
 from lrc_jepa.evaluate.perturb import PERTURBATIONS, PerturbedTask
 from lrc_jepa.evaluate.pictures import psnr, psnr_moving, ssim
-from lrc_jepa.evaluate.probes import ProbeConfig, draw_frames, fit_probe, pearson, probe_table
-from lrc_jepa.evaluate.recovery import RecoveryConfig, Scenes, chance, draw_scenes, rank
-from lrc_jepa.evaluate.recovery import recover as recover_rows
-from lrc_jepa.evaluate.stress import Components, Projected, fit_logistic, logistic_band, ranks_for
+from lrc_jepa.evaluate.probes import (
+    ProbeConfig,
+    draw_frames,
+    fit_probe,
+    pearson,
+    probe_table,
+    stored_quantities,
+)
+from lrc_jepa.evaluate.recovery import RecoveryConfig, Scenes, draw_scenes, rank, rank_scenes
 from lrc_jepa.models.streams import frame_streams
+from lrc_jepa.records import Control, Probe, of_rows
 from lrc_jepa.report.page import write_page
-from lrc_jepa.report.recovery import summarize_recovery
+from lrc_jepa.report.recovery import chance, summarize_recovery
 from lrc_jepa.rows import read_rows
 from lrc_jepa.run import open_run
 from lrc_jepa.training.checkpoint import load_checkpoint, newest_checkpoint
@@ -74,11 +85,15 @@ def linear_scenes(count=40, horizon=3, seed=0):
     return LinearWorld(states), Scenes(clip, actions[:, 0], actions[:, 1:], torch.arange(count))
 
 
+def ranked(*asked):
+    return [SimpleNamespace(**found) for found in rank_scenes(*asked)]
+
+
 @pytest.mark.parametrize("source", ["gaussian", "real"])
 def test_a_perfect_model_recovers_every_action(source):
     model, scenes = linear_scenes()
     config = RecoveryConfig(candidates=100, horizon=3, scenes=40)
-    rows = recover_rows(model, scenes, source, config)
+    rows = ranked(model, scenes, source, config)
     for horizon in (1, 2, 3):
         found = summarize_recovery(rows, source, horizon)["model"]
         assert found["recall@1"] == 1.0 and found["rank"] == 0.0
@@ -114,7 +129,7 @@ def test_a_random_model_ranks_in_the_middle():
     model, scenes = linear_scenes()
     model.states = torch.randn(model.states.shape, generator=torch.Generator().manual_seed(5))
     config = RecoveryConfig(candidates=100, horizon=3, scenes=40)
-    found = summarize_recovery(recover_rows(model, scenes, "real", config), "real", 3)["model"]
+    found = summarize_recovery(ranked(model, scenes, "real", config), "real", 3)["model"]
     assert found["rank"] == pytest.approx(0.5, abs=3 * found["rank_error"] / 1.96)
     assert found["recall@1"] < 0.2
 
@@ -124,7 +139,7 @@ def test_actions_one_block_off_lose_the_recovery():
     late = torch.cat([scenes.last[:, None], scenes.clip.actions[:, :-1]], dim=1)
     shifted = dataclasses.replace(scenes.clip, actions=late)
     config = RecoveryConfig(candidates=100, horizon=3, scenes=40)
-    rows = recover_rows(model, dataclasses.replace(scenes, clip=shifted), "gaussian", config)
+    rows = ranked(model, dataclasses.replace(scenes, clip=shifted), "gaussian", config)
     assert summarize_recovery(rows, "gaussian", 3)["model"]["recall@1"] < 0.5
 
 
@@ -153,8 +168,8 @@ def test_a_probe_finds_what_is_there_and_nothing_else(kind):
 
 def test_looks_that_differ_between_episodes_are_probed_too(store, varied):
     rows = np.array([0, 60, 61, 130])
-    assert "appearance" not in probe.stored_quantities(store, rows, rows)
-    known, truth = probe.stored_quantities(varied, rows, rows[::-1])["appearance"]
+    assert "appearance" not in stored_quantities(store, rows, rows)
+    known, truth = stored_quantities(varied, rows, rows[::-1])["appearance"]
     looks = varied.per_episode["ep_appearance"]
     assert np.array_equal(known, looks[[0, 0, 1, 2]]) and np.array_equal(truth, known[::-1])
 
@@ -335,7 +350,7 @@ def test_levels_that_mean_nothing_are_refused(run, tmp_path, work, told):
 )
 def test_directions_and_episodes_that_there_are_not_are_refused(run, tmp_path, options):
     with pytest.raises(BadInput, match=r"--components|principal directions|--reach|episodes 0 to"):
-        intervene.main([str(run), "--frames", "4", *options, "--out", str(tmp_path)])
+        examine.main("intervene", [str(run), "--frames", "4", *options, "--out", str(tmp_path)])
     assert not any(tmp_path.iterdir())
 
 
@@ -393,9 +408,9 @@ def test_only_the_distractor_moves(store):
 
 def test_commands_write_rows(run, tmp_path):
     common = [str(run), "--out", str(tmp_path)]
-    recover.main([*common, "--scenes", "6", "--candidates", "20", "--horizon", "2"])
-    probe.main([*common, "--frames", "300", "--kinds", "ridge", "ridge-cv"])
-    intervene.main([*common, "--frames", "4"])
+    examine.main("recover", [*common, "--scenes", "6", "--candidates", "20", "--horizon", "2"])
+    examine.main("probe", [*common, "--frames", "300", "--kinds", "ridge", "ridge-cv"])
+    examine.main("intervene", [*common, "--frames", "4"])
     quick = ["--pairs", "4", "--seeds", "1"]
     stress.main(["pca", *common, *quick, "--refits", "3", "--levels", "2", "8"])
     stress.main(["pattern", *common, *quick, "--levels", "0", "0.4"])
@@ -503,7 +518,7 @@ def home(run, tmp_path):
 def test_a_stress_test_goes_on_with_the_level_it_stopped_at(home, tmp_path, monkeypatch):
     work = ["pattern", str(home), "--pairs", "4", "--seeds", "1", "--levels", "0", "0.2", "0.4"]
     whole = stress.main([*work, "--out", str(tmp_path / "whole")])
-    measured, real = [], stress.run
+    measured, real = [], stressed.act
 
     def interrupted(*args, **kwargs):
         if len(measured) == 2:
@@ -511,16 +526,16 @@ def test_a_stress_test_goes_on_with_the_level_it_stopped_at(home, tmp_path, monk
         measured.append(kwargs["task"].level)
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(stress, "run", interrupted)
+    monkeypatch.setattr(stressed, "act", interrupted)
     with pytest.raises(KeyboardInterrupt):
         stress.main(work)
-    monkeypatch.setattr(stress, "run", lambda *a, **k: measured.append(k["task"].level) or real(*a, **k))
+    monkeypatch.setattr(stressed, "act", lambda *a, **k: measured.append(k["task"].level) or real(*a, **k))
     again = stress.main(work)
     assert measured == [0, 0.2, 0.4]
     rates = [[level["rate"] for level in found["levels"].values()] for found in (whole, again)]
     assert rates[0] == rates[1]
     rows = read_rows(home / "results.jsonl", "stress")
-    assert len({row["evaluation"] for row in rows}) == 1 and stress.finished(rows)
+    assert len({row["evaluation"] for row in rows}) == 1 and stressed.finished(of_rows(rows)[0])
     stress.main([*work, "--pairs", "3"])  # other settings are another test
     assert len({row["evaluation"] for row in read_rows(home / "results.jsonl", "stress")}) == 2
 
@@ -541,7 +556,7 @@ def test_a_killed_lab_goes_on_where_it_stopped(home, tmp_path):
     before = read_rows(home / "results.jsonl")
     assert before and not (tmp_path / "page").exists()
     found = lab.main(work)
-    assert 0 < found["ran"] < found["experiments"] == 7 and found["left_out"] == []
+    assert 0 < found["ran"] < found["experiments"] == 8 and found["left_out"] == []
     rows = read_rows(home / "results.jsonl")
     assert rows[: len(before)] == before
     assert len({row["evaluation"] for row in rows if row["kind"] == "control"}) == 1
@@ -552,9 +567,7 @@ def test_a_killed_lab_goes_on_where_it_stopped(home, tmp_path):
     topics = [row["topic"] for row in rows if row["kind"] == "picture"]
     assert topics == ["interventions", "swap", "walk", "walk"]
     opened = open_run(home)
-    assert all(
-        e.done(opened) for e in lab.experiments(home, opened, lab.LabArgs((home,), pairs=10, quick=True))
-    )
+    assert all(w.done() for w in lab.work_on(opened, lab.LabArgs((home,), pairs=10, quick=True)))
     text = (tmp_path / "page" / "index.html").read_text()
     for title in ("Goals reached", "Expert-action recovery", "Probes", "Interventions", "Stress tests"):
         assert f"<h2>{title}</h2>" in text
@@ -562,9 +575,7 @@ def test_a_killed_lab_goes_on_where_it_stopped(home, tmp_path):
     assert {"probes.md", "probes.tex", "probes.csv", "recovery.svg", "recovery.figure.csv"} <= made
     assert {"stress-pca.svg", "stress-pca.figure.csv", "success.tex", "success.svg"} <= made
     # A fuller laboratory is not satisfied with what a quick one left.
-    missing = [
-        e.name for e in lab.experiments(home, opened, lab.LabArgs((home,), pairs=20)) if not e.done(opened)
-    ]
+    missing = [w.name for w in lab.work_on(opened, lab.LabArgs((home,), pairs=20)) if not w.done()]
     assert {"planning", "recovery", "probes", "stress brightness"} <= set(missing)
     assert "interventions" not in missing
     names = check_page(tmp_path / "page" / "index.html", tmp_path / "browser", plots=14)
@@ -577,10 +588,10 @@ def test_lab_leaves_out_what_cannot_be_run_and_says_so(home, tmp_path):
     def refuse():
         raise BadInput("there are too few pairs")
 
-    done = []
+    done, opened = [], open_run(home)
     waiting = [
-        (home, lab.Experiment("planning", "control", refuse, 5.0)),
-        (home, lab.Experiment("probes", "probe", lambda: done.append(1), 1.0)),
+        lab.Work(opened, "planning", Control, refuse, 5.0),
+        lab.Work(opened, "probes", Probe, lambda: done.append(1), 1.0),
     ]
     assert lab.run_all(waiting) == [f"{home}: planning: there are too few pairs"] and done == [1]
 
@@ -588,17 +599,18 @@ def test_lab_leaves_out_what_cannot_be_run_and_says_so(home, tmp_path):
 def test_without_a_simulator_the_laboratory_still_imagines(home, monkeypatch):
     from lrc_jepa.commands import lab
 
-    monkeypatch.setattr(lab, "simulated", lambda store: False)
+    for module in (lab, stressed):
+        monkeypatch.setattr(module, "simulated", lambda store: False)
     opened = open_run(home)
-    found = {e.name: e for e in lab.experiments(home, opened, lab.LabArgs((home,)))}
-    assert list(found) == ["recovery", "planning time", "probes", "interventions", "open loop"]
-    found["open loop"].run()
+    found = {e.name: e for e in lab.work_on(opened, lab.LabArgs((home,)))}
+    assert list(found) == ["open loop", "recovery", "probes", "interventions", "planning time"]
+    found["open loop"].do()
     kinds = [row["kind"] for row in read_rows(home / "results.jsonl")]
     assert kinds.count("openloop") == 2 * DEBUG.plan.horizon and kinds.count("rollout") == 3
-    assert found["open loop"].done(opened)
+    assert found["open loop"].done()
     opened.store.ep_len = np.full_like(opened.store.ep_len, 5)  # as if every episode ended within a block
     with pytest.raises(BadInput, match="long enough"):
-        lab._open_loop(opened)
+        list(imagine.measure(opened, imagine.Config()))
 
 
 def test_inner_bars_move_the_outer_one():
@@ -622,11 +634,10 @@ def test_costs_grow_with_the_work(run):
 
     opened = open_run(run)
     few, many = (
-        {e.name: e.seconds for e in lab.experiments(run, opened, lab.LabArgs((run,), pairs=n))}
-        for n in (40, 400)
+        {e.name: e.seconds for e in lab.work_on(opened, lab.LabArgs((run,), pairs=n))} for n in (40, 400)
     )
     assert many["planning"] > few["planning"] and many["stress pattern"] > few["stress pattern"]
-    assert lab.small_search(PlanConfig()).samples == 128 and lab.small_search(
+    assert stressed.small_search(PlanConfig()).samples == 128 and stressed.small_search(
         DEBUG.plan
     ) == dataclasses.replace(DEBUG.plan, elites=2)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from lrc_jepa.commands import data, probe
+from lrc_jepa.commands import data, examine
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.masks import choose_rows, make_masks, read_masks
 from lrc_jepa.evaluate.sam3 import Sam3Config, Sam3Segmenter, _paint, load_sam3
@@ -69,7 +69,7 @@ def test_masks_by_command_then_probes(store, run, tmp_path, on_path):
     assert made["frames"] == 240 and made["seen_in"]["moving"] == 1.0 and made["seen_in"]["gripper"] == 0.0
     with pytest.raises(BadInput, match="already exists"):
         data.main(["masks", *work, "--out", str(out)])
-    probe.main([str(run), "--masks", str(out), "--kinds", "ridge", "--out", str(tmp_path)])
+    examine.main("probe", [str(run), "--masks", str(out), "--kinds", "ridge", "--out", str(tmp_path)])
     found = {row["quantity"] for row in read_rows(tmp_path / "results.jsonl", "probe")}
     assert found == {"moving_centroid", "moving_rgb", "background_centroid", "background_rgb"}
     with pytest.raises(BadInput, match=r"labels of shape .* 9"):

@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import html
 import json
 import os
 import re
@@ -14,18 +15,20 @@ from test_theory import made_row
 
 from lrc_jepa.commands import report
 from lrc_jepa.errors import BadInput
+from lrc_jepa.records import of_row
 from lrc_jepa.report import paper
 from lrc_jepa.report.canvas import COLOURS, colour, data_address, sheet
 from lrc_jepa.report.names import file_name
-from lrc_jepa.report.page import _sources, write_page
-from lrc_jepa.report.variants import timed
+from lrc_jepa.report.page import write_page
+from lrc_jepa.report.sections.speed import timed
+from lrc_jepa.report.sources import read_runs
 from lrc_jepa.rows import append_rows
 from lrc_jepa.training.checkpoint import newest_checkpoint
 
 STAMP = {
     **{"evaluation": "e", "time": "2026-01-01T00:00:00Z", "world": "tworoom", "size": "micro", "recipe": "r"},
     **{"config_hash": "c", "checkpoint_hash": "k", "step": 1, "train_seed": 0, "data_hash": "d"},
-    **{"appearance": "clean", "metric": "m.v1"},
+    "appearance": "clean",
 }
 
 
@@ -146,6 +149,7 @@ def speed_row(system):
     timed = {
         "trajectories": 50,
         "solves": 2,
+        "frames_encoded": 4,
         "rollouts": {"plain": {"seconds": 1.5, "seconds_error": 0.1}},
         "machine": "a CPU",
         "load": 0.1,
@@ -156,9 +160,15 @@ def speed_row(system):
 
 def test_rollouts_have_a_column_each_and_older_times_say_so():
     plain, cached = ({"seconds": s, "seconds_error": 0.1} for s in (1.5, 0.5))
-    assert timed({"rollouts": {"plain": plain, "cached": cached}}) == ["1.500 ± 0.100", "0.500 ± 0.100"]
-    assert timed({"rollouts": {"plain": plain}}) == ["1.500 ± 0.100", "–"]
-    assert timed(plain) == ["–", "1.500 ± 0.100 (v1)"]
+    now = speed_row("lrc")
+    earlier = {**now, "metric": "full-planning-time.v1", **plain}
+    del earlier["rollouts"], earlier["frames_encoded"]
+    assert timed(of_row({**now, "rollouts": {"plain": plain, "cached": cached}})) == [
+        "1.500 ± 0.100",
+        "0.500 ± 0.100",
+    ]
+    assert timed(of_row({**now, "rollouts": {"plain": plain}})) == ["1.500 ± 0.100", "–"]
+    assert timed(of_row(earlier)) == ["–", "1.500 ± 0.100 (v1)"]
 
 
 @pytest.fixture
@@ -187,6 +197,7 @@ def rows_alone(tmp_path):
         {
             **STAMP,
             "kind": "ablation",
+            "metric": "ablation.v1",
             "system": "lrc*",
             "field": field,
             "value": value,
@@ -202,7 +213,15 @@ def rows_alone(tmp_path):
     ]
     append_rows(tmp_path / "ablate" / "results.jsonl", rows)
     rows = [
-        {**STAMP, "kind": "nuisance", "system": system, "factors": factors, "seed": 0, "figures": figures}
+        {
+            **STAMP,
+            "kind": "nuisance",
+            "metric": "nuisance.v1",
+            "system": system,
+            "factors": factors,
+            "seed": 0,
+            "figures": figures,
+        }
         for system in ("lrc", "lwm")
         for factors in (0, 3)
     ]
@@ -247,10 +266,27 @@ def test_the_page_compares_runs_and_shows_what_the_paper_prints(runs, rows_alone
     assert {"success", "recovery-recall", "speed", "nuisance-success", "ablate-queries-probes"} <= names
 
 
-def test_rows_of_another_version_are_one_sentence(runs, tmp_path):
-    append_rows(runs[0] / "results.jsonl", [{**STAMP, "kind": "probe", "system": "lrc", "evaluation": "f"}])
-    with pytest.raises(BadInput, match=r"section probes .* another version"):
-        write_page(runs, tmp_path / "out")
+def test_rows_that_do_not_fit_are_named_and_the_rest_is_shown(runs, tmp_path):
+    row = {**STAMP, "system": "lrc", "evaluation": "f"}
+    bad = [
+        {**row, "kind": "probe"},
+        {**row, "kind": "probe"},
+        {**recovery_rows("lrc")[0], "metric": "recovery.v9"},
+        {**recovery_rows("lrc")[0], "place": "first"},
+        {**row, "kind": "shade"},
+        {"x": 1},
+    ]
+    append_rows(runs[0] / "results.jsonl", bad)
+    text = html.unescape(write_page(runs, tmp_path / "out").read_text())
+    for told in (
+        "2 rows 'probe' without frames",
+        "1 rows 'recovery' of version recovery.v9, not recovery.v1",
+        "1 rows 'recovery' with another place",
+        "1 rows 'shade' of a kind that is not known here",
+        "1 rows None of a kind",
+    ):
+        assert f"{runs[0]} holds {told}" in text
+    assert "<td>6 / 8</td>" in text and "<h2>Probes</h2>" not in text
 
 
 def test_the_largest_evaluation_is_shown_and_the_others_named(runs, tmp_path):
@@ -273,7 +309,7 @@ def test_runs_of_one_name_have_labels_of_their_own(runs, tmp_path):
     for place in ("first", "second"):
         shutil.copytree(runs[0], tmp_path / place / "run")
     both = [tmp_path / place / "run" for place in ("first", "second")]
-    assert [s.label for s in _sources(both)] == ["lrc (first/run)", "lrc (second/run)"]
+    assert [s.label for s in read_runs(both)] == ["lrc (first/run)", "lrc (second/run)"]
     write_page([*both, both[0]], tmp_path / "page")  # one named twice is shown once
     assert {p.name for p in (tmp_path / "page").iterdir()} == {"index.html", "all", "first-run", "second-run"}
 
@@ -284,10 +320,10 @@ def test_a_checkpoint_is_not_a_run(run, tmp_path):
 
 
 def test_runs_are_named_as_shortly_as_can_be(runs, tmp_path):
-    assert [s.label for s in _sources(runs)] == ["lrc", "lwm"]
+    assert [s.label for s in read_runs(runs)] == ["lrc", "lwm"]
     again = tmp_path / "again"
     shutil.copytree(runs[0], again)
-    twice = _sources([runs[0], again])
+    twice = read_runs([runs[0], again])
     assert [s.label for s in twice] == ["lrc (run-lrc)", "lrc (again)"] and [s.line for s in twice] == [
         "-",
         "--",
@@ -333,9 +369,11 @@ def hostile_rows(name):
     }
     explained |= {"plan_cost": 1.0, "evaluations": 4, "offsets": [-1, 0, 1], "landscape": [[1, 2, 1]] * 3}
     figures_of = {"recall@1": 0.5, f"ridge r, {name}": 0.5, "success": 0.5}
+    varied = {"key": name, "study": {name: name}, "seed": 0, "figures": figures_of}
     film = {"pair": 0, "success": True, "first_success_step": 3, "trivial": False}
     shown = {"quantity": name, "stream": "z", "probe": name, "control": False, "mse": 0.1, "r": 0.9}
     rebuilt = {"condition": name, "psnr": 20.0, "psnr_std": 1.0, "ssim": 0.8, "ssim_std": 0.1, "frames": 9}
+    rebuilt |= {"psnr_moving": None, "psnr_moving_std": None}
     kinds = {
         "control": control,
         "recovery": recovery_rows(name)[0],
@@ -349,8 +387,8 @@ def hostile_rows(name):
         "openloop": {"steps_ahead": 1, "error": 0.1, "error_no_change": 0.2, "variance": 1.0},
         "explain": {**explained, "inside": [[1, 1, 1]] * 3, "strip": name},
         "planner": {**line, "faster_than_plain": 2.0, "plain_s": 0.2},
-        "ablation": {"field": name, "value": name, "seed": 0, "figures": figures_of},
-        "nuisance": {"factors": 1, "seed": 0, "figures": figures_of},
+        "ablation": {"field": name, "value": name, **varied},
+        "nuisance": {"factors": 1, **varied},
     }
     return [{**stamp, **row, **stamp, "kind": kind} for kind, row in kinds.items()]
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 from statistics import fmean, stdev
 
 import numpy as np
@@ -24,6 +25,7 @@ from lrc_jepa.models import build_model
 from lrc_jepa.plan.policy import Policy
 from lrc_jepa.protocols import Factored
 from lrc_jepa.recipes import MICRO_PLAN, SYSTEMS, by_protocol, get_recipe, protocol_of
+from lrc_jepa.records import Control, parsed
 from lrc_jepa.report.control import compare, summarize
 from lrc_jepa.report.page import write_page
 from lrc_jepa.rows import read_rows
@@ -44,7 +46,8 @@ def repeated(run, tmp_path_factory):
 
 def acted(folder, actor):
     """The rows of one actor in a folder."""
-    return [r for r in read_rows(folder / "results.jsonl", "control") if r["actor"] == actor]
+    rows = parsed(Control, read_rows(folder / "results.jsonl", "control"))
+    return [row for row in rows if row.actor == actor]
 
 
 def test_repetitions_have_pairs_and_seeds_of_their_own(repeated, run):
@@ -82,9 +85,9 @@ def test_saved_pairs_give_the_same_repetitions_again(repeated, run, tmp_path):
     one, other = acted(out, "lrc"), acted(new, "lrc")
     same = compare(one, other)
     assert same.pairs == 12 and same.test.p_value == 1 and same.difference.value == 0
-    first_only = [r for r in other if r["repetition"] == 0]
+    first_only = [r for r in other if r.repetition == 0]
     assert compare(one, first_only).pairs == 4
-    moved = [{**r, "manifest_hash": "another"} for r in other]
+    moved = [dataclasses.replace(r, manifest_hash="another") for r in other]
     assert compare(one, moved) is None
     assert summarize(one).protocol == "custom"
 
@@ -122,11 +125,14 @@ def test_explanations_are_small_rows_with_figures_and_strips(repeated, run):
 
 
 def test_the_page_shows_where_plans_come_from_and_by_which_protocol(run, tmp_path):
-    plan.main([str(run), "--pairs", "4", "--films", "0", "--explain", "--repetitions", "2", *FEW])
-    text = write_page([run], tmp_path / "page").read_text()
+    home = tmp_path / "run"
+    shutil.copytree(run, home)
+    (home / "results.jsonl").unlink(missing_ok=True)
+    plan.main([str(home), "--pairs", "4", "--films", "0", "--explain", "--repetitions", "2", *FEW])
+    text = write_page([home], tmp_path / "page").read_text()
     assert "Where plans come from" in text and "what then happened" in text
     assert "<td>custom</td>" in text and "of each repetition" in text and "mean" in text
-    assert (tmp_path / "page" / run.name / "explain-000.svg").is_file()
+    assert (tmp_path / "page" / "run" / "explain-000.svg").is_file()
     assert "protocol" in (tmp_path / "page" / "all" / "success.csv").read_text()
 
 

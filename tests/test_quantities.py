@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from lrc_jepa.commands.probe import stored_quantities
 from lrc_jepa.data.clips import Split
 from lrc_jepa.data.store import Store, StoreWriter
-from lrc_jepa.evaluate.probes import probe_table
+from lrc_jepa.evaluate.probes import probe_table, stored_quantities
 from lrc_jepa.training import health
 
 FRAMES = 40

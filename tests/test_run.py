@@ -52,12 +52,12 @@ def test_what_evaluations_leave_belongs_to_the_layout(run, tmp_path):
     """Everything that planning, interventions and training put into a run's folder is cleared with it."""
     import shutil
 
-    from lrc_jepa.commands import intervene
+    from lrc_jepa.commands import examine
 
     home = tmp_path / "run"
     shutil.copytree(run, home)
     plan.main([str(home), "--pairs", "1", "--films", "1", "--explain"])
-    intervene.main([str(home)])
+    examine.main("intervene", [str(home)])
     assert (home / "pictures").is_dir() and (home / "films").is_dir()
     Run(home).clear()
     assert list(home.iterdir()) == []

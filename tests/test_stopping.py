@@ -13,6 +13,7 @@ from lrc_jepa.data.importers import import_dataset
 from lrc_jepa.data.store import Store, StoreWriter
 from lrc_jepa.data.streaming import JOURNAL, StreamWriter, work_folder
 from lrc_jepa.locks import hold
+from lrc_jepa.records import Picture, Rollout
 from lrc_jepa.report import page
 from lrc_jepa.rows import read_rows
 
@@ -99,20 +100,21 @@ def test_the_laboratory_goes_on_where_it_was(run, tmp_path, stop_at, monkeypatch
     home, ran = tmp_path / "run", []
     shutil.copytree(run, home)
 
-    def experiments(path, opened, args):
+    def work_on(opened, args):
         def work(kind):
-            ran.append(kind)
-            opened.write([{**opened.stamp(), "kind": kind}])
+            ran.append(kind.kind)
+            given = {"file": "f", "topic": "t", "caption": "c"} if kind is Picture else {"file": "f"}
+            opened.write([kind.of(opened.stamp(), given).row()])
 
-        return [lab.Experiment(kind, kind, lambda k=kind: work(k), 1.0) for kind in ("first", "second")]
+        return [lab.Work(opened, kind.kind, kind, lambda k=kind: work(k), 1.0) for kind in (Picture, Rollout)]
 
-    monkeypatch.setattr(lab, "experiments", experiments)
-    monkeypatch.setattr(lab.report, "main", lambda argv: {"report": "page"})
+    monkeypatch.setattr(lab, "work_on", work_on)
+    monkeypatch.setattr(lab.report, "work", lambda args: {"report": "page"})
     stop_at(lab.Run, "write", 2)
     stopped("lab", home, capsys=capsys)
-    assert [row["kind"] for row in read_rows(home / "results.jsonl")] == ["first"]
+    assert [row["kind"] for row in read_rows(home / "results.jsonl")] == ["picture"]
     assert lrc("lab", home, capsys=capsys)[0] == 0
-    assert ran == ["first", "second", "second"]
+    assert ran == ["picture", "rollout", "rollout"]
     assert not [name for name in names(home) if name.startswith(".")]
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from lrc_jepa.bench import plan, systems
+from lrc_jepa.bench import plan
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate import watched
+from lrc_jepa.evaluate import speed, watched
 from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.rows import read_rows
@@ -34,7 +34,7 @@ def test_a_trajectory_is_all_its_solves_with_their_encodings(opened, monkeypatch
         return real(frames)
 
     monkeypatch.setattr(opened.model, "encode", slow)
-    spent = systems.plan_trajectory(opened, SMALL, 0, 3, 0)
+    spent = speed.plan_trajectory(opened, SMALL, 0, 3, 0)
     assert spent == [2.0, 2.0]  # 50 steps in plans of 25; of what took time here, each has two encodings
     store, first = opened.store, int(opened.store.ep_offset[0]) + 3
     assert all(frames.shape[:2] == (1, 1) for frames in seen)
@@ -51,29 +51,29 @@ def test_every_rollout_of_a_system_is_timed(recipe, modes, opened, monkeypatch):
     model = build_model(get_recipe(f"tworoom-{recipe}-debug")).eval()
     deployment = replace(opened.checkpoint.deployment, spec=model.spec)
     opened.checkpoint = replace(opened.checkpoint, model=model, deployment=deployment)
-    asked, real = [], systems.plan_trajectory
+    asked, real = [], speed.plan_trajectory
     monkeypatch.setattr(
-        systems,
+        speed,
         "plan_trajectory",
         lambda o, config, *more: asked.append(config.rollout) or real(o, config, *more),
     )
-    args = systems.SystemsArgs(systems=(), trajectories=2, plan=SMALL)
-    (row,) = systems.measure([opened], args, lambda: None)
-    assert asked == modes * 3 and list(row["rollouts"]) == modes  # one to warm up, then in turns
-    assert row["metric"] == "full-planning-time.v2" and (row["solves"], row["frames_encoded"]) == (2, 4)
-    for timed in row["rollouts"].values():
+    config = speed.Config(trajectories=2, plan=SMALL)
+    (row,) = speed.take_turns([opened], config, lambda: None)
+    assert asked == modes * 3 and list(row.rollouts) == modes  # one to warm up, then in turns
+    assert row.metric == "full-planning-time.v2" and (row.solves, row.frames_encoded) == (2, 4)
+    for timed in row.rollouts.values():
         assert len(timed["seconds_each"]) == 2
         assert timed["seconds"] == pytest.approx(np.mean(timed["seconds_each"]))
-    only = replace(args, plan=replace(SMALL, rollout="plain"))
-    assert list(systems.measure([opened], only, lambda: None)[0]["rollouts"]) == ["plain"]
+    only = replace(config, plan=replace(SMALL, rollout="plain"))
+    assert list(speed.take_turns([opened], only, lambda: None)[0].rollouts) == ["plain"]
 
 
 def test_starts_leave_room_for_the_goal(opened):
-    episodes, starts = systems.draw_starts(opened, SMALL, 40)
+    episodes, starts = speed.draw_starts(opened, SMALL, 40)
     assert set(episodes) <= set(opened.split.heldout)
     assert (starts + SMALL.goal_offset < opened.store.ep_len[episodes]).all()
     with pytest.raises(BadInput, match="no held-out episode"):
-        systems.draw_starts(opened, PlanConfig(goal_offset=10_000), 4)
+        speed.draw_starts(opened, PlanConfig(goal_offset=10_000), 4)
 
 
 def test_command_writes_one_row_per_run(run, tmp_path, monkeypatch, capsys):

@@ -29,7 +29,7 @@ from lrc_jepa.evaluate.theory_measures import (
 from lrc_jepa.evaluate.theory_networks import SYSTEMS, Stack, VectorModel
 from lrc_jepa.evaluate.theory_world import TheoryConfig, World, mixed_error, noise_bound
 from lrc_jepa.objectives.sigreg import GAUSSIAN_FLOOR, expected_sigreg, sigreg
-from lrc_jepa.report.theory import CLAIMS, theory_section
+from lrc_jepa.report.sections.theory import CLAIMS, theory_section
 from lrc_jepa.rows import append_rows, read_rows
 
 COUNT = 20000

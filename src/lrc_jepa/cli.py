@@ -7,9 +7,11 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from types import FrameType
 from typing import Any
 
@@ -17,6 +19,7 @@ from lrc_jepa import __version__, console
 from lrc_jepa.commands.arguments import HELP
 from lrc_jepa.commands.standins import stand_ins
 from lrc_jepa.errors import BadInput, Diverged, Interrupted, Terminated
+from lrc_jepa.experiments import EXPERIMENTS
 
 COMMANDS = {
     "demo": "collect, train, plan and report on TwoRoom in one go, on two CPU cores",
@@ -25,10 +28,6 @@ COMMANDS = {
     "train": "train a recipe on a dataset",
     "import-checkpoint": "read weights that were trained elsewhere (the public LeWM's)",
     "plan": "reach image goals with a trained model, beside reference policies",
-    "recover": "rank demonstrated actions among others, without a simulator",
-    "probe": "read physical quantities from z and u",
-    "intervene": "shuffle, swap or walk along the two streams, and look",
-    "stress": "plan with a smaller latent or disturbed pictures",
     "ablate": "vary one field of a recipe and measure what it does",
     "lab": "every experiment that applies to a run, and one page",
     "theory": "train in a world whose optimum is known, and compare with the theorem",
@@ -39,10 +38,18 @@ COMMANDS = {
 }
 
 
+def commands() -> dict[str, str]:
+    """Every command, the experiments after planning."""
+    found = {name: experiment.command for name, experiment in EXPERIMENTS.items() if experiment.command}
+    after = list(COMMANDS).index("plan") + 1
+    known = list(COMMANDS.items())
+    return dict([*known[:after], *found.items(), *known[after:]])
+
+
 def usage() -> str:
     """The text of `lrc --help`."""
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
+    width = max(map(len, commands()))
+    lines = [f"  {name:<{width}}  {text}" for name, text in commands().items()]
     return "\n".join(
         [
             "usage: lrc COMMAND [ARGUMENTS]",
@@ -57,6 +64,18 @@ def usage() -> str:
     )
 
 
+Answer = dict[str, Any] | list[Any]
+
+
+def _command(name: str) -> Callable[[list[str]], Answer]:
+    """What a command does: the file of its name, or the experiment."""
+    file = f"lrc_jepa.commands.{name.replace('-', '_')}"
+    if find_spec(file):
+        found: Callable[[list[str]], Answer] = import_module(file).main
+        return found
+    return partial(import_module("lrc_jepa.commands.examine").main, name)
+
+
 def run(argv: list[str]) -> int:
     """Run a command line and return its exit code; errors propagate."""
     if not argv or argv[0] in ("-h", "--help", "help"):
@@ -66,8 +85,8 @@ def run(argv: list[str]) -> int:
         sys.stdout.write(__version__ + "\n")
         return 0
     name, arguments = argv[0], argv[1:]
-    if name not in COMMANDS:
-        raise BadInput(f"there is no command {name!r}; there is {', '.join(COMMANDS)}")
+    if name not in commands():
+        raise BadInput(f"there is no command {name!r}; there is {', '.join(commands())}")
     as_json = "--json" in arguments
     if as_json:
         arguments = [argument for argument in arguments if argument != "--json"]
@@ -76,9 +95,7 @@ def run(argv: list[str]) -> int:
         console.on_standard_error() if as_json else nullcontext(),
         stand_ins() if helping else nullcontext(),
     ):
-        result: dict[str, Any] | list[Any] = import_module(
-            f"lrc_jepa.commands.{name.replace('-', '_')}"
-        ).main(arguments)
+        result = _command(name)(arguments)
     if as_json:
         sys.stdout.write(json.dumps(result, indent=2, sort_keys=True) + "\n")
     return int(result.get("exit_code", 0)) if isinstance(result, dict) else 0

@@ -26,7 +26,7 @@ from lrc_jepa.files import write_bytes, write_json
 from lrc_jepa.plan.planners import check_planning, rehearse
 from lrc_jepa.plan.policy import Policy, action_box
 from lrc_jepa.recipes import PROTOCOLS, protocol_of
-from lrc_jepa.report.planners import planner_figure
+from lrc_jepa.report.sections.planners import Contender, planner_figure
 from lrc_jepa.report.stats import bootstrap_difference, mcnemar, wilson
 from lrc_jepa.rows import Row
 from lrc_jepa.run import Run, open_run
@@ -243,7 +243,9 @@ def bench_planners(
         part.opened.write(save_rows(part, seed))
     folder = (out or measured[0].opened.out) / "bench"
     folder.mkdir(parents=True, exist_ok=True)
-    write_bytes(folder / "planners.svg", planner_figure(found["planners"]).svg.encode())
+    shown = [field.name for field in dataclasses.fields(Contender)]
+    drawn = [Contender(**{name: line[name] for name in shown}) for line in found["planners"]]
+    write_bytes(folder / "planners.svg", planner_figure(drawn).svg.encode())
     write_json(folder / "planners.json", found)
     show(found)
     say(f"figure and JSON in {folder}")

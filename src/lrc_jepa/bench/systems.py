@@ -1,42 +1,17 @@
-"""`lrc bench plan --systems`: size and full planning time of trained runs, by the paper's definition.
-
-Full planning time sums every solve that a trajectory needs, one trajectory at a time, each with the encoding
-of its current and its goal frame and of no other; loading, environment steps and writing are left out. The
-frames a plan leads to do not change how long the next one takes, so recorded frames stand in for the
-environment: any dataset will do. Every run is timed by the plain rollout, which all systems have, and by the
-cached one where it has that too: a fair comparison stays within one column.
-"""
+"""`lrc bench plan --systems`: size and full planning time of trained runs side by side."""
 
 from __future__ import annotations
 
-import os
-import platform
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Annotated, Any
 
-import numpy as np
-import torch
-
-from lrc_jepa.arrays import Array, Frames
 from lrc_jepa.bounds import Count, Range
 from lrc_jepa.config import PlanConfig
-from lrc_jepa.console import progress_bar, say, table
-from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.watched import Timed
-from lrc_jepa.models import count_parameters
-from lrc_jepa.plan.policy import Policy
-from lrc_jepa.plan.rollout import Mode, Rollout
-from lrc_jepa.report import paper
-from lrc_jepa.report.variants import timed
-from lrc_jepa.rows import Row
-from lrc_jepa.run import Run, open_run
-
-METRIC = "full-planning-time.v2"
-"""v1 timed the cached rollout of those that have one, unsaid, and encoded the frame after every block."""
-MODES: tuple[Mode, ...] = ("plain", "cached")
+from lrc_jepa.console import say, table
+from lrc_jepa.evaluate.speed import Config, time_runs
+from lrc_jepa.report.sections.speed import side_by_side
+from lrc_jepa.run import open_run
 
 
 @dataclass(frozen=True)
@@ -57,151 +32,15 @@ class SystemsArgs:
     """The search, the same for every run; left out: the paper's."""
 
 
-def draw_starts(opened: Run, config: PlanConfig, count: int) -> tuple[Array, Array]:
-    """Episodes and start frames of held-out episodes that have a goal ahead; drawn again when there are few."""
-    store, held = opened.store, opened.split.heldout
-    room = store.ep_len[held] - config.goal_offset
-    if not (room > 0).any():
-        raise BadInput(
-            f"no held-out episode of {store.path} has a goal {config.goal_offset} steps ahead; "
-            "pass a smaller --plan.goal-offset"
-        )
-    rng = np.random.default_rng(config.seed)
-    episodes = rng.choice(held[room > 0], count)
-    return episodes, rng.integers(0, store.ep_len[episodes] - config.goal_offset)
-
-
-def plan_trajectory(opened: Run, config: PlanConfig, episode: int, start: int, generator: int) -> list[float]:
-    """Seconds of every solve along one trajectory, each with the encoding of its current and goal frame."""
-    store, spec = opened.store, opened.checkpoint.deployment.spec
-    first, last = int(store.ep_offset[episode]), int(store.ep_offset[episode] + store.ep_len[episode] - 1)
-
-    def frame(step: int) -> Frames:
-        return np.array(store.pixels[min(first + start + step, last)])
-
-    policy = Timed(Policy(opened.model, opened.checkpoint.deployment, config, episodes=[generator]))
-    seconds = []
-    for done in range(0, config.budget, config.execute * spec.frameskip):
-        policy.reset(frame(config.goal_offset))
-        policy.act(frame(done))
-        seconds += policy.seconds
-    return seconds
-
-
-def rollouts_of(opened: Run, config: PlanConfig) -> list[Mode]:
-    """The rollouts to time: the one asked for, or all that the model has."""
-    if config.rollout != "auto":
-        return [config.rollout]
-    spec, device = opened.checkpoint.deployment.spec, opened.device
-    past = torch.zeros(1, 1, spec.tokens, spec.width, device=device)
-    cached = Rollout(opened.model, past, torch.zeros(1, 0, spec.action_dim, device=device)).carry is not None
-    return [mode for mode in MODES if cached or mode == "plain"]
-
-
-def machine(device: torch.device, threads: int) -> str:
-    """What the times were taken on."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{platform.machine()} CPU, {threads} thread{'s' * (threads != 1)}"
-
-
-def measure(runs: list[Run], args: SystemsArgs, advance: Callable[[], None]) -> list[Row]:
-    """A row per run: parameters, and for each rollout the mean time of a trajectory with its 95% interval.
-
-    Runs and rollouts take turns, trajectory by trajectory, so that a busy machine is unfair to none.
-    """
-    drawn = [draw_starts(opened, args.plan, args.trajectories) for opened in runs]
-    spent: list[dict[Mode, list[list[float]]]] = [
-        {mode: [] for mode in rollouts_of(opened, args.plan)} for opened in runs
-    ]
-    for index in (-1, *range(args.trajectories)):  # the first warms up
-        for opened, (episodes, starts), times in zip(runs, drawn, spent, strict=True):
-            for mode, found in times.items():
-                config = replace(args.plan, rollout=mode)
-                at = max(index, 0)
-                solves = plan_trajectory(opened, config, int(episodes[at]), int(starts[at]), at)
-                if index >= 0:
-                    found.append(solves)
-            advance()
-    return [_row(opened, args, times) for opened, times in zip(runs, spent, strict=True)]
-
-
-def _timed(spent: list[list[float]]) -> dict[str, Any]:
-    times = [sum(solves) for solves in spent]
-    error = 1.96 * stdev(times) / len(times) ** 0.5
-    return {"seconds": fmean(times), "seconds_error": error, "seconds_each": times}
-
-
-def _row(opened: Run, args: SystemsArgs, spent: dict[Mode, list[list[float]]]) -> Row:
-    count = count_parameters(opened.model)
-    solves = len(next(iter(spent.values()))[0])
-    return {
-        **opened.stamp(planner=asdict(args.plan)),
-        "kind": "speed",
-        "metric": METRIC,
-        "parameters": {key: count[key] for key in ("encoder", "planning", "total")},
-        "trajectories": args.trajectories,
-        "solves": solves,
-        "frames_encoded": 2 * solves,
-        "rollouts": {mode: _timed(times) for mode, times in spent.items()},
-        "machine": machine(opened.device, args.threads),
-        "load": os.getloadavg()[0],
-    }
-
-
-TOLD = (
-    "system",
-    "size",
-    "world",
-    "parameters",
-    "trajectories",
-    "solves",
-    "frames_encoded",
-    "rollouts",
-    "machine",
-    "load",
-)
-
-
 def work(args: SystemsArgs) -> dict[str, Any]:
     """Time every run, write a row into each, show one table."""
-    if args.plan.history != 1:
-        raise BadInput("full planning time is that of solves from one frame: leave --plan.history at 1")
     runs = [open_run(run, args.data, None, args.device) for run in args.systems]
-    for opened in runs:
-        opened.check_frames()
-    before = torch.get_num_threads()
-    torch.set_num_threads(args.threads)
-    try:
-        with progress_bar("planning trajectories", (args.trajectories + 1) * len(runs)) as bar:
-            rows = measure(runs, args, bar.advance)
-    finally:
-        torch.set_num_threads(before)
-    for opened, row in zip(runs, rows, strict=True):
-        opened.write([row])
-    show(args.systems, rows)
-    found = [
-        {"run": str(run), **{k: row[k] for k in TOLD}} for run, row in zip(args.systems, rows, strict=True)
-    ]
-    return {"systems": found}
-
-
-def show(runs: tuple[Path, ...], rows: list[Row]) -> None:
-    """Ours, then what the paper prints."""
-    lines = []
+    rows = time_runs(runs, Config(args.trajectories, args.threads, args.plan))
     for run, row in zip(runs, rows, strict=True):
-        counts = [f"{row['parameters'][key]:,}" for key in ("encoder", "planning", "total")]
-        lines.append([f"{row['system']}, {row['size']} ({run.name})", *counts, *timed(row)])
-    for p in paper.systems_of(paper.SPEED, [row["system"] for row in rows]):
-        encoder, seconds = f"{p.values[0] / 1e6:.1f} M", f"{p.values[1]:.2f}"
-        lines.append([f"paper: {paper.NAMES[p.system]}", encoder, "", "", seconds, ""])
-    columns = ["", "encoder", "planning", "total", "s per trajectory, plain", "cached"]
-    table(
-        f"{rows[0]['trajectories']} trajectories of {rows[0]['solves']} solves, {rows[0]['frames_encoded']} frames "
-        f"encoded; {rows[0]['machine']}; paper: {paper.SPEED_MACHINE}, rollout not said",
-        columns,
-        lines,
-    )
+        run.write([row.row()])
+    told = side_by_side([str(run) for run in args.systems], rows)
+    table(told.title, told.columns, told.lines)
     say("compare systems within one column: not every system has a cached rollout")
-    if (load := max(row["load"] for row in rows)) > 0.5:
+    if (load := max(row.load for row in rows)) > 0.5:
         say(f"the machine was busy (load {load:.1f}), so take the times with care")
+    return told.answer

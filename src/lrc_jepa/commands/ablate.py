@@ -6,22 +6,20 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from lrc_jepa.bounds import Count, Natural
-from lrc_jepa.commands.arguments import Positional, parse
+from lrc_jepa.commands.arguments import parse
 from lrc_jepa.commands.train import find_data
 from lrc_jepa.commands.variants import Protocol, Study, Variant, told
 from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import with_value
-from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
+from lrc_jepa.options import Positional
 from lrc_jepa.recipes import get_recipe
+from lrc_jepa.records import Ablation
 from lrc_jepa.report.names import file_name
-from lrc_jepa.report.sources import number
-from lrc_jepa.rows import Row
 
 EXAMPLES = ("lrc ablate q --values 1 2 4", "lrc ablate train.lr --values 1e-3 3e-3 --seeds 3 --pairs 0")
 NAMED = {
@@ -82,19 +80,7 @@ def main(argv: list[str]) -> dict[str, Any]:
         for seed in range(args.seeds)
     ]
     settings = {"recipe": args.recipe, "data": Store(data).digest()}
-    study = Study("ablation", out, Protocol(args.pairs, args.scenes), settings, args.device)
+    study = Study(Ablation, out, Protocol(args.pairs, args.scenes), settings, args.device)
     rows = study.measured(variants)
-    show(field, rows)
-    say(f"rows in {study.rows_file}")
+    study.show(field, rows, lambda row: row.value)
     return {"field": field, "out": str(out), "rows": told(rows, "value")}
-
-
-def show(field: str, rows: list[Row]) -> None:
-    """Means over seeds."""
-    names = sorted({name for row in rows for name in row["figures"]})
-    lines = []
-    for value in dict.fromkeys(row["value"] for row in rows):
-        mine = [row["figures"] for row in rows if row["value"] == value]
-        means = [[f[name] for f in mine if name in f] for name in names]
-        lines.append([value, str(len(mine)), *(number(fmean(m) if m else None) for m in means)])
-    table(field, ["value", "seeds", *names], lines)

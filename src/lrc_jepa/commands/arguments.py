@@ -20,14 +20,11 @@ from typing import Annotated, Any, TypeVar
 from lrc_jepa.bounds import check, hints_of, plain_type
 from lrc_jepa.console import say
 from lrc_jepa.errors import BadInput
+from lrc_jepa.options import POSITIONAL, UNPREFIXED
+from lrc_jepa.options import Positional as Positional
+from lrc_jepa.options import Unprefixed as Unprefixed
 
 T = TypeVar("T")
-POSITIONAL, UNPREFIXED = "positional", "unprefixed"
-
-Positional = Annotated[T, POSITIONAL]
-"""A field that is given by its place among the words, not by an option."""
-Unprefixed = Annotated[T, UNPREFIXED]
-"""A nested dataclass whose fields are options without the name of the field before them."""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import inspect
 import shutil
 import textwrap
 import typing
@@ -15,6 +13,7 @@ from typing import Any
 from lrc_jepa.bounds import Range, plain_type
 from lrc_jepa.commands.arguments import Option, default_of, options_of
 from lrc_jepa.console import say
+from lrc_jepa.options import texts_of
 
 COLUMN = 26  # where the texts begin
 WORDS = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
@@ -22,17 +21,6 @@ COMMON = (
     ("--json", "Print the result as one JSON object, and nothing else on standard output."),
     ("--help", "Show this text; --help-all shows every option there is."),
 )
-
-
-def texts_of(kind: type[Any]) -> dict[str, str]:
-    """The docstring below each field of a dataclass, as one line."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
-    found = {}
-    for field, text in zip(body.body, body.body[1:], strict=False):  # type: ignore[attr-defined]
-        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-            name, value = typing.cast(ast.Name, field.target), typing.cast(ast.Constant, text.value)
-            found[name.id] = " ".join(str(value.value).split())
-    return found
 
 
 @dataclass(frozen=True)

@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
 from lrc_jepa.bounds import Count
-from lrc_jepa.commands import bench, intervene, plan, probe, recover, report, stress
-from lrc_jepa.commands.arguments import Positional, parse
-from lrc_jepa.commands.costs import MLP_S, REFIT_S, RIDGE_S, Pace, measure_pace
-from lrc_jepa.commands.plan_pictures import open_loop
-from lrc_jepa.config import PlanConfig
+from lrc_jepa.commands import plan, report
+from lrc_jepa.commands.arguments import parse
+from lrc_jepa.commands.examine import examine
 from lrc_jepa.console import progress_bar, say, warn
-from lrc_jepa.data.quantities import measured
 from lrc_jepa.envs import simulated
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.perturb import PERTURBATIONS
-from lrc_jepa.evaluate.stress import ranks_for
+from lrc_jepa.evaluate.choice import choose
+from lrc_jepa.evaluate.experiment import Asked
+from lrc_jepa.evaluate.pace import Pace, measure_pace
+from lrc_jepa.experiments import EXPERIMENTS
 from lrc_jepa.folders import check_writable
 from lrc_jepa.locks import hold
-from lrc_jepa.protocols import Factored
-from lrc_jepa.report.sources import choose
-from lrc_jepa.rows import Row
+from lrc_jepa.options import Positional
+from lrc_jepa.records import Control, Measured, of_rows
 from lrc_jepa.run import Run, open_run
 
 EXAMPLES = ("lrc lab runs/first --quick", "lrc lab runs/lrc runs/lwm --theory theory --also runs/ablate-q")
-STRESS = ("pca", "pattern", "brightness", "shift", "distractor")
-QUICK_STRESS = ("pca", "pattern")
 
 
 @dataclass(frozen=True)
@@ -56,160 +49,83 @@ class LabArgs:
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """Something to run on one checkpoint, and when it counts as done."""
+class Work:
+    """One part of an experiment on one checkpoint, and when it counts as done."""
 
+    run: Run
     name: str
-    kind: str
-    """Of the rows it leaves behind."""
-    run: Callable[[], Any]
+    rows: type[Measured]
+    """What it leaves behind."""
+    do: Callable[[], Any]
     seconds: float
     """What it is expected to take; only the proportions matter for long."""
-    enough: Callable[[list[Row]], bool] = bool
+    enough: Callable[[list[Any]], bool] = bool
     """Whether the rows of the largest evaluation of this checkpoint make it needless."""
-    fixed: tuple[tuple[str, str], ...] = ()
+    same: dict[str, object] = field(default_factory=dict)
+    """What the rows of this part have in common."""
 
-    def done(self, opened: Run) -> bool:
+    def __str__(self) -> str:
+        return f"{self.run.path}: {self.name}"
+
+    def done(self) -> bool:
         """Whether this checkpoint has such rows, and enough of them."""
-        checkpoint = opened.checkpoint.digest[:16]
-        shown = choose(opened.rows(self.kind), self.kind, checkpoint_hash=checkpoint, **dict(self.fixed))
-        return self.enough(shown.rows if shown else [])
+        rows, _ = of_rows(self.run.rows(self.rows.kind))
+        checkpoint = self.run.checkpoint.digest[:16]
+        shown = choose(rows, self.rows, checkpoint_hash=checkpoint, **self.same)
+        return shown is not None and self.enough(shown.rows)
 
 
-def _options(**values: Any) -> list[str]:
-    return [text for name, value in values.items() for text in (f"--{name}", str(value))]
+def work_on(run: Run, args: LabArgs) -> Iterator[Work]:
+    """What applies to this checkpoint and these data."""
+    pace, asked = measure_pace(run), Asked(args.pairs, args.quick)
+    if simulated(run.store):
+        yield _planning(run, pace, args.pairs)
+    for experiment in EXPERIMENTS.values():
+        if experiment.measures and (measuring := experiment.measuring).applies(run):
+            for name, config in measuring.asked(run, asked).items():
+                yield Work(
+                    run,
+                    name,
+                    measuring.ROWS,
+                    partial(examine, run, measuring, config),
+                    measuring.seconds(run, config, pace),
+                    partial(measuring.enough, config=config),
+                    measuring.same(config) if hasattr(measuring, "same") else {},
+                )
 
 
-def experiments(run: Path, opened: Run, args: LabArgs) -> list[Experiment]:
-    """What applies to this checkpoint and this data."""
-    pace = measure_pace(opened)
-    found = [
-        _recovery(run, pace, 30 if args.quick else 150),
-        _speed(run, opened, pace, 2 if args.quick else 50),
-    ]
-    if opened.store.quantities:
-        found.append(_probes(run, opened, pace, args.quick))
-    if isinstance(opened.model, Factored):
-        found.append(Experiment("interventions", "intervention", lambda: intervene.main([str(run)]), 5.0))
-    if not simulated(opened.store):
-        found.append(Experiment("open loop", "openloop", lambda: _open_loop(opened), 3.0))
-        return found
-    found.insert(0, _control(run, opened, pace, args.pairs))
-    kinds = QUICK_STRESS if args.quick else STRESS
-    return found + [_stress(run, opened, pace, kind, args) for kind in kinds]
-
-
-def _open_loop(opened: Run) -> None:
-    rows = open_loop(opened, opened.stamp(), opened.checkpoint.config.plan)
-    if not rows:
-        raise BadInput("no held-out episode is long enough to imagine a block of it")
-    opened.write(rows)
-
-
-def _control(run: Path, opened: Run, pace: Pace, pairs: int) -> Experiment:
+def _planning(run: Run, pace: Pace, pairs: int) -> Work:
     """Planning, with open-loop errors and decoded rollouts, which come along."""
-    config, system = opened.checkpoint.config.plan, opened.checkpoint.config.system
-    seconds = 8 + pace.solves(config, opened.checkpoint.deployment.spec.frameskip, pairs)
+    seconds = 8 + pace.solves(run.config.plan, run.checkpoint.deployment.spec.frameskip, pairs)
 
-    def enough(rows: list[Row]) -> bool:
-        return sum(r["actor"] == system and not r["trivial"] for r in rows) >= pairs
+    def enough(rows: list[Control]) -> bool:
+        return sum(r.actor == run.config.system and not r.trivial for r in rows) >= pairs
 
-    work = [str(run), *_options(pairs=pairs)]
-    return Experiment("planning", "control", lambda: plan.main(work), seconds, enough)
-
-
-def _recovery(run: Path, pace: Pace, scenes: int) -> Experiment:
-    work = [str(run), *_options(scenes=scenes)]
-    seconds = 1 + scenes * 2 * 301 * pace.plan
-    return Experiment(
-        "recovery",
-        "recovery",
-        lambda: recover.main(work),
-        seconds,
-        lambda rows: bool(rows) and rows[0]["recovery"]["scenes"] >= scenes,
-    )
-
-
-def _speed(run: Path, opened: Run, pace: Pace, trajectories: int) -> Experiment:
-    """Whole trajectories by the paper's search, whatever the checkpoint's own is."""
-    threads = torch.get_num_threads()
-    work = ["plan", "--systems", str(run), *_options(trajectories=trajectories, threads=threads)]
-    frameskip = opened.checkpoint.deployment.spec.frameskip
-    times = [
-        pace.solves(PlanConfig(), frameskip, trajectories + 1, projected=plain) for plain in (False, True)
-    ]
-    seconds = 1 + sum(times)
-
-    def enough(rows: list[Row]) -> bool:
-        return bool(rows) and "rollouts" in rows[0] and rows[0]["trajectories"] >= trajectories
-
-    return Experiment("planning time", "speed", lambda: bench.main(work), seconds, enough)
-
-
-def _probes(run: Path, opened: Run, pace: Pace, quick: bool) -> Experiment:
-    frames, kinds = (2000, ["ridge", "ridge-cv"]) if quick else (10_000, ["ridge", "ridge-cv", "mlp"])
-    frames_there = min(frames, len(opened.store.pixels))
-    fits = len(measured(opened.store, np.arange(1))) * (3 if isinstance(opened.model, Factored) else 1)
-    each = (MLP_S if "mlp" in kinds else 0.0) + 3 * RIDGE_S
-    work = [str(run), *_options(frames=frames), "--kinds", *kinds]
-
-    def enough(rows: list[Row]) -> bool:
-        whole = bool(rows) and rows[0]["probe_config"]["frames"] >= frames
-        return whole and set(kinds) <= {r["probe"] for r in rows}
-
-    seconds = 1 + frames_there * (pace.frame + fits * each)
-    return Experiment("probes", "probe", lambda: probe.main(work), seconds, enough)
-
-
-def small_search(config: PlanConfig) -> PlanConfig:
-    """The checkpoint's planner with at most 128 candidates and 10 iterations: a level is looked at, not settled."""
-    samples = min(config.samples, 128)
-    return dataclasses.replace(
-        config,
-        samples=samples,
-        iterations=min(config.iterations, 10),
-        elites=min(config.elites, max(2, samples // 8)),
-    )
-
-
-def _stress(run: Path, opened: Run, pace: Pace, kind: str, args: LabArgs) -> Experiment:
-    pairs, refits = max(10, args.pairs // 4), 50 if args.quick else stress.REFITS
-    config, spec = small_search(opened.checkpoint.config.plan), opened.checkpoint.deployment.spec
-    search = _options(samples=config.samples, iterations=config.iterations, elites=config.elites)
-    work = [kind, str(run), *_options(pairs=pairs, seeds=1, refits=refits), *search]
-    width = spec.tokens * spec.width
-    levels = ranks_for(width, min(width, stress.LATENTS - 1)) if kind == "pca" else PERTURBATIONS[kind].levels
-    each = pace.solves(config, spec.frameskip, pairs, projected=kind == "pca") + 0.5
-    seconds = len(levels) * each + (refits * REFIT_S if kind == "pca" else 0.0)
-
-    def enough(rows: list[Row]) -> bool:
-        there = sum(r["level"] == rows[0]["level"] and not r["trivial"] for r in rows) if rows else 0
-        return there >= pairs and stress.finished(rows)
-
-    fixed = (("stress", kind),)
-    return Experiment(f"stress {kind}", "stress", lambda: stress.main(work), seconds, enough, fixed)
+    args = replace(plan.own_search(run.path), pairs=pairs)
+    return Work(run, "planning", Control, lambda: plan.work(args), seconds, enough)
 
 
 def _minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{max(1, seconds):.0f} s"
 
 
-def run_all(waiting: list[tuple[Path, Experiment]]) -> list[str]:
+def run_all(waiting: list[Work]) -> list[str]:
     """Run one after the other under one bar whose steps are expected seconds; say what could not be run."""
-    total = sum(e.seconds for _, e in waiting) or 1.0
+    total = sum(work.seconds for work in waiting) or 1.0
     began, ahead, refused = time.perf_counter(), total, []
     with progress_bar("laboratory, %", 100) as bar:
-        for index, (run, experiment) in enumerate(waiting):
+        for index, work in enumerate(waiting):
             spent, behind = time.perf_counter() - began, total - ahead
             left = ahead * (spent / behind if behind > 1 else 1.0)
-            say(f"{index + 1} of {len(waiting)}, about {_minutes(left)} left: {run}: {experiment.name}")
+            say(f"{index + 1} of {len(waiting)}, about {_minutes(left)} left: {work}")
             try:
-                with bar.part(100 * experiment.seconds / total):
-                    experiment.run()
+                with bar.part(100 * work.seconds / total):
+                    if not work.done():  # some bring others along
+                        work.do()
             except BadInput as error:
-                warn(f"{run}: {experiment.name} was left out: {error}")
-                refused.append(f"{run}: {experiment.name}: {error}")
-            ahead -= experiment.seconds
+                warn(f"{work} was left out: {error}")
+                refused.append(f"{work}: {error}")
+            ahead -= work.seconds
     return refused
 
 
@@ -220,28 +136,21 @@ def main(argv: list[str]) -> dict[str, Any]:
     )
     args = parse(LabArgs, argv, "lab", about, examples=EXAMPLES)
     check_writable(args.out)
-    plans = [
-        (run, opened, e)
-        for run in args.runs
-        for opened in [open_run(run)]
-        for e in experiments(run, opened, args)
-    ]
+    plans = [work for path in args.runs for work in work_on(open_run(path), args)]
     with ExitStack() as held:
-        for home in {opened.out for _, opened, _ in plans}:  # two laboratories would do the same twice
+        for home in {work.run.out for work in plans}:  # two laboratories would do the same twice
             held.enter_context(hold(home / "lab"))
-        return examine(args, plans)
+        return do_all(args, plans)
 
 
-def examine(args: LabArgs, plans: list[tuple[Path, Run, Experiment]]) -> dict[str, Any]:
-    """Run the experiments that are not done, then write the page."""
-    waiting = [(run, e) for run, opened, e in plans if not e.done(opened)]
+def do_all(args: LabArgs, plans: list[Work]) -> dict[str, Any]:
+    """Do what is not done, then write the page."""
+    waiting = [work for work in plans if not work.done()]
     say(
         f"{len(plans)} experiments, {len(plans) - len(waiting)} of them done before; "
-        f"about {_minutes(sum(e.seconds for _, e in waiting))} on this machine"
+        f"about {_minutes(sum(work.seconds for work in waiting))} on this machine"
     )
     refused = run_all(waiting) if waiting else []
-    shown = [*map(str, args.runs), *map(str, args.also)]
-    theory = ["--theory", str(args.theory)] if args.theory else []
-    made = report.main([*shown, *theory, "--out", str(args.out)])
+    made = report.work(report.ReportArgs((*args.runs, *args.also), args.theory, args.out))
     done = len(waiting) - len(refused)
     return {"report": made["report"], "experiments": len(plans), "ran": done, "left_out": refused}

@@ -12,14 +12,14 @@ from lrc_jepa.commands.arguments import parse
 from lrc_jepa.commands.variants import Protocol, Study, Variant, told
 from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import with_value
-from lrc_jepa.console import progress_bar, say, table
+from lrc_jepa.console import progress_bar
 from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.envs.collect import collect
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import digest
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.report.sources import number
+from lrc_jepa.records import Nuisance
 
 EXAMPLES = ("lrc stress nuisance --systems lrc lwm --factors 0 1 3 9",)
 
@@ -73,18 +73,9 @@ def main(argv: list[str]) -> dict[str, Any]:
         for seed in range(args.seeds)
     ]
     settings = {name: getattr(args, name) for name in ("world", "size", "episodes", "steps")}
-    study = Study("nuisance", args.out, Protocol(args.pairs, args.scenes), settings, args.device)
+    study = Study(Nuisance, args.out, Protocol(args.pairs, args.scenes), settings, args.device)
     rows = study.measured(variants)
-    names = sorted({name for row in rows for name in row["figures"]})
-    lines = [
-        [
-            f"{r['system']}, {r['factors']} factors, seed {r['seed']}",
-            *(number(r["figures"].get(name)) for name in names),
-        ]
-        for r in rows
-    ]
-    table("nuisance in the training data", ["", *names], lines)
-    say(f"rows in {study.rows_file}")
+    study.show("trained on", rows, lambda row: f"{row.system}, {row.factors} factors")
     return {"out": str(args.out), "rows": told(rows, "system", "factors")}
 
 

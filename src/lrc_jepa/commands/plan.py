@@ -9,17 +9,19 @@ from typing import Any
 
 from lrc_jepa.bounds import Count, Natural
 from lrc_jepa.commands.arguments import Positional, Unprefixed, parse
-from lrc_jepa.commands.plan_pictures import open_loop, save_explanations, save_films
+from lrc_jepa.commands.plan_pictures import save_explanations, save_films
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import Bar, progress_bar, say, table
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.control import Actor, episode_rows, run
+from lrc_jepa.evaluate.imagine import imagined
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.references import learned_references, references
 from lrc_jepa.evaluate.watched import Watched
 from lrc_jepa.plan.planners import check_planning
 from lrc_jepa.plan.policy import action_box
 from lrc_jepa.recipes import by_protocol, protocol_of
+from lrc_jepa.records import Control, parsed
 from lrc_jepa.report.control import ControlSummary, summarize
 from lrc_jepa.rows import Row
 from lrc_jepa.run import Run, open_run
@@ -135,10 +137,11 @@ def evaluate(opened: Run, args: PlanArgs, config: PlanConfig) -> dict[str, Any]:
             manifest.save(opened.out / name)
             opened.write(found)  # now: an interruption costs no more than one repetition
             rows += found
-    opened.write(open_loop(opened, {**stamp, "manifest_hash": manifests[0].digest()}, config))
-    control = [row for row in rows if row["kind"] == "control"]
-    names = dict.fromkeys(row["actor"] for row in control)
-    summaries = [summarize(row for row in control if row["actor"] == name) for name in names]
+    along = imagined(opened, {**stamp, "manifest_hash": manifests[0].digest()}, 2 * config.horizon)
+    opened.write([record.row() for record in along])
+    control = parsed(Control, rows)
+    names = dict.fromkeys(row.actor for row in control)
+    summaries = [summarize(r for r in control if r.actor == name) for name in names]
     show(summaries)
     say(f"rows in {opened.results}, films in {opened.out / 'films'}")
     if args.explain:

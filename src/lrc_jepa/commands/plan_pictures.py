@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lrc_jepa.config import PlanConfig
 from lrc_jepa.evaluate.control import Rollouts
 from lrc_jepa.evaluate.films import film, strip
-from lrc_jepa.evaluate.openloop import decoded_strips, long_clips, open_loop_error
 from lrc_jepa.evaluate.watched import Watched
 from lrc_jepa.files import write_bytes
-from lrc_jepa.report.explain import explanation_figure
+from lrc_jepa.records import Explain
+from lrc_jepa.report.sections.explain import explanation_figure
 from lrc_jepa.rows import Row
-from lrc_jepa.run import Run
 
 DIGITS = 5  # significant ones of the figures in an explanation's row
 
@@ -55,26 +53,6 @@ def save_films(
                 "trivial": row["trivial"],
             }
         )
-    return rows
-
-
-def open_loop(opened: Run, stamp: Row, config: PlanConfig) -> list[Row]:
-    """Latent error along recorded actions, and strips of decoded rollouts, as far as episodes go."""
-    deployment = opened.checkpoint.deployment
-    if opened.store.image_size != deployment.spec.image_size:
-        return []
-    heldout, steps = opened.split.heldout, 2 * config.horizon
-    clips = long_clips(opened.store, heldout, deployment.spec, deployment.normalizer, steps)
-    if clips is None:
-        return []
-    errors = open_loop_error(opened.model, clips, 128)
-    ids = np.linspace(0, len(clips) - 1, 3).astype(int)
-    pictures = decoded_strips(opened.model, clips, ids)
-    rows: list[Row] = [{**stamp, "kind": "openloop", "metric": "latent-mse.v1", **e} for e in errors]
-    for index, rows_of_frames in enumerate(pictures if pictures is not None else []):
-        name = f"films/rollout-{index}.png"
-        strip(opened.out / name, list(rows_of_frames))
-        rows.append({**stamp, "kind": "rollout", "index": index, "file": name})
     return rows
 
 
@@ -117,6 +95,6 @@ def save_explanations(out: Path, planner: Watched, rollouts: Rollouts, stamp: Ro
                 [np.concatenate([frames[:1], imagined[0], goal]), np.concatenate([happened, goal])],
             )
         (out / name).parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(out / row["figure"], explanation_figure(row).svg.encode())
+        write_bytes(out / row["figure"], explanation_figure(Explain.of(row)).svg.encode())
         rows.append(row)
     return rows

@@ -17,7 +17,7 @@ from lrc_jepa.evaluate.theory_networks import SYSTEMS
 from lrc_jepa.evaluate.theory_world import TheoryConfig
 from lrc_jepa.files import digest, write_bytes
 from lrc_jepa.folders import check_writable
-from lrc_jepa.report.theory import experiment_rows, summary_lines, theory_section
+from lrc_jepa.report.sections.theory import experiment_rows, summary_lines, theory_section
 from lrc_jepa.rows import Row, append_rows, read_rows
 
 METRIC = "theory.v1"

@@ -7,31 +7,35 @@ of the dataset, and how it is measured. Rows of other variants in the same folde
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from lrc_jepa.commands.probe import stored_quantities
 from lrc_jepa.commands.train import ensure_trained
 from lrc_jepa.config import RunConfig
-from lrc_jepa.console import say
+from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs import simulated
 from lrc_jepa.evaluate.control import episode_rows, run
 from lrc_jepa.evaluate.interventions import intervene, trajectory_rows
 from lrc_jepa.evaluate.manifest import draw_manifest
-from lrc_jepa.evaluate.probes import ProbeConfig, draw_frames, probe_table
-from lrc_jepa.evaluate.recovery import RecoveryConfig, draw_scenes, recover
+from lrc_jepa.evaluate.probes import ProbeConfig, draw_frames, probe_table, stored_quantities
+from lrc_jepa.evaluate.recovery import RecoveryConfig, draw_scenes, rank_scenes
 from lrc_jepa.files import digest
 from lrc_jepa.library import fit_actions
 from lrc_jepa.models.streams import frame_streams, probe_features
 from lrc_jepa.protocols import Factored
+from lrc_jepa.records import Control, Recovery, of_rows, only, parsed
+from lrc_jepa.records import Variant as Compared
 from lrc_jepa.report.control import summarize
 from lrc_jepa.report.names import file_name
 from lrc_jepa.report.recovery import summarize_recovery
+from lrc_jepa.report.studies import grouped, means
 from lrc_jepa.rows import Row, append_rows, read_rows
 from lrc_jepa.run import Run, open_run
+
+C = TypeVar("C", bound=Compared)
 
 
 @dataclass(frozen=True)
@@ -55,21 +59,16 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(Generic[C]):
     """A folder of variants, their runs and their rows."""
 
-    kind: str
-    """Of the rows."""
+    kind: type[C]
+    """Of its rows."""
     out: Path
     protocol: Protocol
     settings: Row
     """What all its variants share, such as the recipe that is varied: rows that differ in it are never mixed."""
     device: str = "auto"
-
-    @property
-    def metric(self) -> str:
-        """The version of what is measured."""
-        return f"{self.kind}.v2"
 
     @property
     def study(self) -> Row:
@@ -81,11 +80,12 @@ class Study:
         """Where the rows are."""
         return self.out / "results.jsonl"
 
-    def measured(self, variants: Sequence[Variant]) -> list[Row]:
+    def measured(self, variants: Sequence[Variant]) -> list[C]:
         """The rows of these variants: what is missing is trained and measured first."""
         stores = {data: Store(data) for data in {variant.data for variant in variants}}
         keys = [self._key(variant, stores[variant.data]) for variant in variants]
-        known = {row["key"]: row for row in read_rows(self.rows_file, self.kind)}
+        rows, _ = of_rows(read_rows(self.rows_file, self.kind.kind))
+        known = {row.key: row for row in only(self.kind, rows)}
         for key, variant in zip(keys, variants, strict=True):
             if key not in known:
                 known[key] = self._measure(key, variant, stores[variant.data])
@@ -96,26 +96,25 @@ class Study:
             )
         return [known[key] for key in keys]
 
+    def show(self, first: str, rows: Sequence[C], by: Callable[[C], str]) -> None:
+        """Means over seeds, a line for each of what `by` tells apart."""
+        groups: Mapping[str, Sequence[C]] = grouped(rows, by)
+        made = means(groups, "", first)
+        table(first, made.columns, made.rows)
+        say(f"rows in {self.rows_file}")
+
     def _key(self, variant: Variant, store: Store) -> str:
         config = fit_actions(variant.config, store)
-        return digest([config.digest(), store.digest(), self.metric, self.study, variant.told])
+        return digest([config.digest(), store.digest(), self.kind.metric, self.study, variant.told])
 
-    def _measure(self, key: str, variant: Variant, store: Store) -> Row:
+    def _measure(self, key: str, variant: Variant, store: Store) -> C:
         config = fit_actions(variant.config, store)
         folder = self._folder(variant, config, store)
         ensure_trained(config, variant.data, folder, self.device)
         opened = open_run(folder, variant.data, device=self.device)
-        row = {
-            **opened.stamp(),
-            "kind": self.kind,
-            "metric": self.metric,
-            "key": key,
-            **variant.told,
-            "seed": config.train.seed,
-            "study": self.study,
-            "figures": measure(opened, self.protocol),
-        }
-        append_rows(self.rows_file, [row])
+        measured = {"key": key, "study": self.study, "figures": measure(opened, self.protocol)}
+        row = self.kind.of(opened.stamp(), variant.told, {"seed": config.train.seed}, measured)
+        append_rows(self.rows_file, [row.row()])
         return row
 
     def _folder(self, variant: Variant, config: RunConfig, store: Store) -> Path:
@@ -131,9 +130,9 @@ def measure(opened: Run, protocol: Protocol) -> dict[str, float]:
     deployment, store = opened.checkpoint.deployment, opened.store
     recovery = RecoveryConfig(scenes=protocol.scenes)
     drawn = draw_scenes(store, opened.split.heldout, deployment.spec, deployment.normalizer, recovery)
-    found = summarize_recovery(
-        recover(opened.model, drawn, "gaussian", recovery), "gaussian", recovery.horizon
-    )
+    stamp = opened.stamp()
+    ranked = [Recovery.of(stamp, r) for r in rank_scenes(opened.model, drawn, "gaussian", recovery)]
+    found = summarize_recovery(ranked, "gaussian", recovery.horizon)
     figures = {name: value for name, value in found["model"].items() if name != "rank_error"}
     fit, test = draw_frames(store, ProbeConfig(frames=4000))
     known, unseen = (probe_features(frame_streams(opened.model, store, rows)) for rows in (fit, test))
@@ -156,9 +155,10 @@ def plan_success(opened: Run, pairs: int) -> float:
     manifest = draw_manifest(opened.store, opened.split, config.clip, config.plan, pairs)
     policy = opened.policy()
     happened = run(policy, opened.store, manifest, config.plan, spec.frameskip, spec.image_size)
-    return summarize(episode_rows(config.system, happened, manifest, {}, policy)).rate
+    rows = episode_rows(config.system, happened, manifest, opened.stamp(), policy)
+    return summarize(parsed(Control, rows)).rate
 
 
-def told(rows: Sequence[Row], *names: str) -> list[dict[str, Any]]:
+def told(rows: Sequence[Compared], *names: str) -> list[dict[str, Any]]:
     """What a command answers of each row."""
-    return [{name: row[name] for name in (*names, "seed", "figures")} for row in rows]
+    return [{name: getattr(row, name) for name in (*names, "seed", "figures")} for row in rows]

@@ -15,6 +15,7 @@ from sklearn.linear_model import Ridge, RidgeCV
 from sklearn.neural_network import MLPRegressor
 
 from lrc_jepa.bounds import Checked, Count, Range, Seed
+from lrc_jepa.data.quantities import measured
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 
@@ -78,6 +79,24 @@ def draw_frames(store: Store, config: ProbeConfig) -> tuple[Array, Array]:
     if test.all() or not test.any():
         raise BadInput(f"dataset {store.path} has too few episodes to split for probes")
     return rows[~test], rows[test]
+
+
+LOOKS = "ep_appearance"  # what the simulated worlds drew for each episode
+
+
+def stored_quantities(store: Store, fit: Array, test: Array) -> dict[str, tuple[Array, Array]]:
+    """Every quantity a dataset records, (n,d), on the rows to fit and to test on.
+
+    The looks of an episode, where its factors differ between episodes, are a quantity of all its frames.
+    """
+    truths = measured(store, test)
+    found = {name: (known, truths[name]) for name, known in measured(store, fit).items()}
+    looks = store.per_episode.get(LOOKS)
+    if looks is not None and looks.ndim == 2 and (varies := np.ptp(looks, axis=0) > 0).any():
+        episodes = (np.searchsorted(store.ep_offset, rows, side="right") - 1 for rows in (fit, test))
+        known, truth = (looks[of][:, varies] for of in episodes)
+        found["appearance"] = (known, truth)
+    return found
 
 
 def pearson(a: Array, b: Array) -> float:

@@ -26,7 +26,6 @@ from lrc_jepa.types import Clip, Spec
 
 Array = NDArray[Any]
 Source = Literal["gaussian", "real"]
-RECALLS = (1, 5, 10)
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def rank(costs: Tensor) -> tuple[float, float]:
 
 
 @torch.inference_mode()
-def recover(
+def rank_scenes(
     model: WorldModel, scenes: Scenes, source: Source, config: RecoveryConfig
 ) -> list[dict[str, Any]]:
     """One row per scene and horizon, with the model's rank and the copy-the-last-action reference's."""
@@ -131,8 +130,3 @@ def recover(
                 }
             )
     return rows
-
-
-def chance(candidates: int) -> dict[str, float]:
-    """What a model that knows nothing reaches."""
-    return {**{f"recall@{k}": k / (candidates + 1) for k in RECALLS}, "rank": 0.5}

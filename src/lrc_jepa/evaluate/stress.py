@@ -1,149 +1,241 @@
-"""Stress tests: less room in the latent, and pictures disturbed at test time."""
+"""`lrc stress`: how planning bears a smaller latent and disturbed pictures, level by level on the same pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from scipy.optimize import minimize
-from torch import Tensor
 
+from lrc_jepa.bounds import Checked, Count, NonNegative
+from lrc_jepa.config import PlanConfig
+from lrc_jepa.console import progress_bar, say
+from lrc_jepa.envs import simulated
 from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.choice import newest
+from lrc_jepa.evaluate.components import Components, Projected, check_ranks, ranks_for
+from lrc_jepa.evaluate.control import episode_rows, make_task
+from lrc_jepa.evaluate.control import run as act
+from lrc_jepa.evaluate.experiment import Asked
+from lrc_jepa.evaluate.logistic import logistic_band
+from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
+from lrc_jepa.evaluate.pace import REFIT_S, Pace
+from lrc_jepa.evaluate.perturb import PERTURBATIONS, PerturbedTask
+from lrc_jepa.evaluate.watched import Watched
+from lrc_jepa.models.streams import frame_streams
+from lrc_jepa.options import Positional, Unprefixed
+from lrc_jepa.plan.policy import Policy
+from lrc_jepa.recipes import protocol_of
+from lrc_jepa.records import Record, Stress, StressTrend, of_rows
+from lrc_jepa.rows import Row
+from lrc_jepa.run import Run
 
-Array = NDArray[Any]
+LATENTS = 1000  # clean frames that define the principal components
+REFITS = 500  # of the logistic trend
+KINDS = ("pca", *PERTURBATIONS)
+LABORATORY = ("pca", "pattern", "brightness", "shift", "distractor")
+QUICK = ("pca", "pattern")
+ABOUT = (
+    "Plan with a smaller latent or disturbed pictures, level by level, on the same pairs. KIND is pca (levels are "
+    "ranks), or a disturbance (level 0 changes nothing): "
+    + "; ".join(f"{name}: {kind.meaning}" for name, kind in PERTURBATIONS.items())
+    + ". lrc stress nuisance --help: training data that differ in looks."
+)
+EXAMPLES = (
+    "lrc stress pca runs/first",
+    "lrc stress blur runs/first --levels 0 1 2 --pairs 25 --seeds 1",
+)
+ROWS = Stress
 
 
 @dataclass(frozen=True)
-class Components:
-    """The mean of some latents and their principal directions, the widest first."""
+class Config(Checked):
+    """Which stress, and how much of it."""
 
-    mean: NDArray[np.float32]  # (N*D,)
-    directions: NDArray[np.float32]  # (k, N*D), orthonormal
+    kind: Positional[str]
+    """pca, pattern, brightness, hue, blur, shift or distractor."""
+    pairs: Count = 50
+    """Start-goal pairs that are not trivial, the same at every level."""
+    seeds: Count = 3
+    """Repetitions with other candidates on the same pairs."""
+    levels: tuple[NonNegative, ...] = ()
+    """Ranks of the latent (pca) or strengths, in the units above; left out: the paper's, or docs/laboratory.md's."""
+    refits: Count = REFITS
+    """Bootstrap refits of the trend (pca)."""
+    plan: Unprefixed[PlanConfig] = PlanConfig()
+    """The search; what is left out is as the run's own recipe says:"""
+
+
+def own(run: Run, words: dict[str, str]) -> dict[str, Any]:
+    """The options that leave the search of a run as it is."""
+    return {"kind": words["kind"], "plan": run.config.plan}
+
+
+def applies(run: Run) -> bool:
+    """Where there is a simulator."""
+    return simulated(run.store)
+
+
+def asked(run: Run, asked: Asked) -> dict[str, Config]:
+    """What the laboratory does of it: enough to see a trend, a level is looked at and not settled."""
+    pairs, refits = max(10, asked.pairs // 4), 50 if asked.quick else REFITS
+    search = small_search(run.config.plan)
+    return {
+        f"stress {kind}": Config(kind, pairs=pairs, seeds=1, refits=refits, plan=search)
+        for kind in (QUICK if asked.quick else LABORATORY)
+    }
+
+
+def small_search(config: PlanConfig) -> PlanConfig:
+    """The checkpoint's planner with at most 128 candidates and 10 iterations."""
+    samples = min(config.samples, 128)
+    return dataclasses.replace(
+        config,
+        samples=samples,
+        iterations=min(config.iterations, 10),
+        elites=min(config.elites, max(2, samples // 8)),
+    )
+
+
+def seconds(run: Run, config: Config, pace: Pace) -> float:
+    """The planning of every level, and the refits of the trend."""
+    spec, pca = run.checkpoint.deployment.spec, config.kind == "pca"
+    width = spec.tokens * spec.width
+    levels = ranks_for(width, min(width, LATENTS - 1)) if pca else PERTURBATIONS[config.kind].levels
+    each = pace.solves(config.plan, spec.frameskip, config.pairs, projected=pca) + 0.5
+    return len(levels) * each + (config.refits * REFIT_S if pca else 0.0)
+
+
+def same(config: Config) -> dict[str, object]:
+    """What rows of the same experiment have in common with it."""
+    return {"stress": config.kind}
+
+
+def enough(rows: list[Stress], config: Config) -> bool:
+    """Whether every level was planned on as many pairs."""
+    there = sum(row.level == rows[0].level and not row.trivial for row in rows)
+    return there >= config.pairs and finished(rows)
+
+
+def finished(rows: list[Stress]) -> bool:
+    """Whether the rows of one stress test cover all the levels it set out to measure."""
+    return bool(rows) and set(rows[0].levels) <= {row.level for row in rows}
+
+
+def measure(run: Run, config: Config) -> Iterator[list[Record]]:
+    """The rows of every level that was not measured before an interruption, and for pca the trend."""
+    if config.kind not in KINDS:
+        raise BadInput(f"there is no stress {config.kind!r}; there is {', '.join(KINDS)} and nuisance")
+    stressed = Reduced(run, config) if config.kind == "pca" else Disturbed(run, config)
+    test = Test.begin(run, config, stressed.levels)
+    rows = list(test.before)
+    for found in test.measure(stressed):
+        rows += found
+        yield list(found)
+    if config.kind == "pca":
+        yield [trend(rows, stressed.levels, test.stamp, config.refits)]
+
+
+class Reduced:
+    """Every latent projected on its k leading principal components."""
+
+    def __init__(self, run: Run, config: Config) -> None:
+        run.check_frames()
+        frames, rng = len(run.store.pixels), np.random.default_rng(0)
+        chosen = np.sort(rng.choice(frames, min(LATENTS, frames), replace=False))
+        self.run, self.components = run, Components.of(frame_streams(run.model, run.store, chosen)["z"])
+        known, width = self.components.directions.shape
+        self.levels = [float(k) for k in check_ranks(config.levels or ranks_for(width, known), width, known)]
+
+    def at(self, level: float, pairs: int) -> tuple[Any, Any]:
+        """The model and the task at one level."""
+        return Projected(self.run.model, self.components, int(level)).eval(), make_task(self.run.store)
+
+
+class Disturbed:
+    """Current and goal frames disturbed alike."""
+
+    def __init__(self, run: Run, config: Config) -> None:
+        self.run, self.kind = run, config.kind
+        disturbance = PERTURBATIONS[config.kind]
+        self.levels = [float(level) for level in config.levels or disturbance.levels]
+        for level in self.levels:
+            if not 0 <= level <= disturbance.highest:
+                raise BadInput(f"a level of {config.kind} is the {disturbance.meaning}, not {level:g}")
+
+    def at(self, level: float, pairs: int) -> tuple[Any, Any]:
+        """The model and the task at one level."""
+        return self.run.model, PerturbedTask(make_task(self.run.store), self.kind, level, pairs, seed=0)
+
+
+@dataclass(frozen=True)
+class Test:
+    """One stress test of one run: its pairs, its levels, and what was measured before an interruption."""
+
+    run: Run
+    config: Config
+    manifest: Manifest
+    levels: list[float]
+    stamp: Row
+    before: list[Stress]
 
     @classmethod
-    def of(cls, features: Array) -> Components:
-        """From latents (n, N*D): as many directions as they can tell apart.
+    def begin(cls, run: Run, config: Config, levels: list[float]) -> Test:
+        """Draw the pairs; go on with the newest test of the same settings if it stopped half way."""
+        manifest = draw_manifest(run.store, run.split, run.config.clip, config.plan, config.pairs)
+        settings = {
+            "stress": config.kind,
+            "levels": levels,
+            "seeds": config.seeds,
+            "manifest_hash": manifest.digest(),
+            "protocol": protocol_of(config.plan, run.config.plan),
+            "planner": asdict(config.plan),
+        }
+        stamp = run.stamp(**settings)
+        identity = {**settings, "checkpoint_hash": stamp["checkpoint_hash"], "data_hash": stamp["data_hash"]}
+        last = newest(of_rows(run.rows("stress"))[0], Stress, stress=config.kind)
+        same = last and all(getattr(last[0], key) == value for key, value in identity.items())
+        if not same or finished(last):
+            return cls(run, config, manifest, levels, stamp, [])
+        whole = config.seeds * len(manifest)
+        kept = [lv for lv in levels if sum(row.level == lv for row in last) == whole]
+        say(f"stress {config.kind}: {len(kept)} of {len(levels)} levels were measured before")
+        stamp["evaluation"] = last[0].evaluation
+        return cls(run, config, manifest, levels, stamp, [row for row in last if row.level in kept])
 
-        Memory grows with n N*D. Of fewer latents than dimensions the Gram matrix (n,n) is decomposed:
-        C C^T = U S^2 U^T, directions S^-1 U^T C.
-        """
-        mean = features.mean(axis=0)
-        centred = features - mean
-        if features.shape[0] > features.shape[1]:
-            directions = np.linalg.svd(centred, full_matrices=False)[2]
-        else:
-            gram = sum(part.astype(np.float64) @ part.astype(np.float64).T for part in _columns(centred))
-            squared, rotation = np.linalg.eigh(np.asarray(gram))
-            kept = np.flatnonzero(squared > squared.max() * 1e-12)[::-1]  # centred: at least one is nothing
-            turned = (rotation[:, kept] / np.sqrt(squared[kept])).T.astype(np.float32)
-            directions = turned @ centred
-        return cls(mean.astype(np.float32), directions.astype(np.float32))
+    def measure(self, stressed: Reduced | Disturbed) -> Iterator[list[Stress]]:
+        """The levels that are missing, one after the other."""
+        done = {row.level for row in self.before}
+        with progress_bar(f"stress: {self.config.kind}", len(self.levels)) as bar:
+            for level in self.levels:
+                if level not in done:
+                    yield self._level(*stressed.at(level, len(self.manifest)), level)
+                bar.advance()
 
-
-def _columns(values: Array, wide: int = 4096) -> Iterator[Array]:
-    for start in range(0, values.shape[1], wide):
-        yield values[:, start : start + wide]
-
-
-class Projected(torch.nn.Module):
-    """A model whose every latent, encoded or predicted, is projected on k principal components.
-
-    P(z) = mean + U_k U_k^T (z - mean)
-    """
-
-    def __init__(self, model: Any, components: Components, rank: int) -> None:
-        super().__init__()
-        self.model, self.spec = model, model.spec
-        device = next(model.parameters()).device
-        self.full = rank >= len(components.mean)
-        self.basis = torch.from_numpy(components.directions[:rank]).to(device)  # (k, N*D)
-        self.mean = torch.from_numpy(components.mean).to(device)
-
-    def project(self, z: Tensor) -> Tensor:
-        """(..., N, D) -> the same; at full rank exactly z."""
-        if self.full:
-            return z
-        flat = z.flatten(-2) - self.mean
-        return (self.mean + (flat @ self.basis.T) @ self.basis).view_as(z)
-
-    def encode(self, frames: Tensor) -> Tensor:
-        """Encode, then project."""
-        return self.project(self.model.encode(frames))
-
-    def step(self, past: Tensor, actions: Tensor) -> Tensor:
-        """Predict, then project."""
-        return self.project(self.model.step(past, actions))
-
-    def distance(self, state: Tensor, goal: Tensor) -> Tensor:
-        """The model's own."""
-        return self.model.distance(state, goal)
+    def _level(self, model: Any, task: Any, level: float) -> list[Stress]:
+        """Rows of every repetition at one level."""
+        deployment, rows = self.run.checkpoint.deployment, list[Stress]()
+        spec, plan = deployment.spec, self.config.plan
+        for seed in range(self.config.seeds):
+            config = dataclasses.replace(plan, seed=plan.seed + seed)
+            planner = Watched(Policy(model, deployment, config))
+            happened = act(
+                planner, self.run.store, self.manifest, config, spec.frameskip, spec.image_size, task=task
+            )
+            found = episode_rows(self.stamp["system"], happened, self.manifest, {}, planner)
+            known = {**self.stamp, "level": level, "plan_seed": config.seed}
+            rows += [Stress.of(known, row) for row in found]
+        return rows
 
 
-def ranks_for(width: int, known: int) -> list[int]:
-    """The paper's ranks of 192, scaled to another width, up to the components known; the last is the full one."""
-    paper = (32, 48, 64, 96, 128, 192)
-    scaled = {max(1, round(k * min(width, known) / 192)) for k in paper}
-    return sorted({*scaled, width})
-
-
-def check_ranks(levels: Sequence[float], width: int, known: int) -> list[int]:
-    """Levels as ranks, or a sentence on which there are."""
-    if not all(float(k).is_integer() and (1 <= k <= known or k == width) for k in levels):
-        some = f"1 to {known}" if known == width else f"1 to {known} of its known components, and {width}"
-        raise BadInput(f"a latent of width {width} has the ranks {some}, not {[*levels]}")
-    return [int(level) for level in levels]
-
-
-@dataclass(frozen=True)
-class Logistic:
-    """p(k) = c sigmoid(beta (log2 k - log2 kappa))."""
-
-    ceiling: float
-    slope: float
-    middle: float
-
-    def __call__(self, k: Array) -> Array:
-        """Success at rank k."""
-        x = self.slope * (np.log2(k) - np.log2(self.middle))
-        return np.asarray(self.ceiling / (1 + np.exp(-np.clip(x, -50, 50))))
-
-
-def _unpack(p: Array) -> Logistic:
-    ceiling = 1 / (1 + np.exp(-np.clip(p[0], -20, 20)))
-    return Logistic(float(ceiling), float(np.exp(np.clip(p[1], -4, 4))), float(2 ** np.clip(p[2], -20, 20)))
-
-
-def fit_logistic(ranks: Array, successes: Array, trials: Array, near: Logistic | None = None) -> Logistic:
-    """Maximum likelihood on binomial counts, from several starts or from a fit that is near."""
-    spread = np.log2(ranks)
-
-    def loss(p: Array) -> float:
-        rate = np.clip(_unpack(p)(ranks), 1e-6, 1 - 1e-6)
-        return float(-(successes * np.log(rate) + (trials - successes) * np.log(1 - rate)).sum())
-
-    if near is None:
-        starts = [
-            np.array([2.0, s, m]) for s in (0.0, 1.5) for m in (spread.min(), spread.mean(), spread.max())
-        ]
-    else:
-        ceiling = np.clip(near.ceiling, 1e-6, 1 - 1e-6)
-        starts = [np.array([np.log(ceiling / (1 - ceiling)), np.log(near.slope), np.log2(near.middle)])]
-    found = [minimize(loss, start, method="Nelder-Mead", options={"maxiter": 1000}) for start in starts]
-    return _unpack(min(found, key=lambda result: result.fun).x)
-
-
-def logistic_band(
-    ranks: Array, successes: Array, trials: Array, at: Array, refits: int, seed: int
-) -> tuple[Array, Array, Array]:
-    """The fit at `at`, and its pointwise 95% interval from parametric-bootstrap refits."""
-    fitted = fit_logistic(ranks, successes, trials)
-    rng = np.random.default_rng(seed)
-    curves = [
-        fit_logistic(ranks, rng.binomial(trials, fitted(ranks)), trials, fitted)(at) for _ in range(refits)
-    ]
-    low, high = np.percentile(curves, [2.5, 97.5], axis=0)
-    return fitted(at), low, high
+def trend(rows: list[Stress], levels: list[float], stamp: Row, refits: int) -> StressTrend:
+    """The logistic trend and its band."""
+    counted = [[r for r in rows if r.level == k and not r.trivial] for k in levels]
+    trials = np.array([len(found) for found in counted])
+    successes = np.array([sum(r.success[r.criterion] for r in found) for found in counted])
+    at = np.geomspace(min(levels), max(levels), 40)
+    middle, low, high = logistic_band(np.array(levels, float), successes, trials, at, refits, seed=0)
+    curve = {"at": at.tolist(), "rate": middle.tolist(), "low": low.tolist(), "high": high.tolist()}
+    return StressTrend.of(stamp, {"refits": refits, **curve})

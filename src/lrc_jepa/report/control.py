@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
 
+from lrc_jepa.records import Control
 from lrc_jepa.report.stats import Difference, Paired, bootstrap_difference, mcnemar, wilson
-from lrc_jepa.rows import Row
 
 
 @dataclass(frozen=True)
@@ -46,26 +46,26 @@ class ControlSummary:
         return f"{rates}; mean {100 * self.repetition_mean:.1f} ± {100 * self.repetition_std:.1f}"
 
 
-def _mean(rows: list[Row], key: str) -> float | None:
-    values = [row[key] for row in rows if row.get(key) is not None]
+def _mean(rows: list[Control], key: str) -> float | None:
+    values = [value for row in rows if (value := getattr(row, key)) is not None]
     return fmean(values) if values else None
 
 
-def summarize(rows: Iterable[Row]) -> ControlSummary:
+def summarize(rows: Iterable[Control]) -> ControlSummary:
     """Summarise the episode rows of one actor."""
     every = list(rows)
-    counted = [row for row in every if not row["trivial"]]
-    criteria = list(every[0]["success"])
-    own = every[0]["criterion"]
-    met = [row for row in counted if row["success"][own]]
+    counted = [row for row in every if not row.trivial]
+    criteria = list(every[0].success)
+    own = every[0].criterion
+    met = [row for row in counted if row.success[own]]
     low, high = wilson(len(met), len(counted))
-    steps = [row["first_success_step"] for row in met]
+    steps = [row.first_success_step for row in met]
     repetitions: dict[int, list[bool]] = {}
     for row in counted:
-        repetitions.setdefault(row.get("repetition", 0), []).append(row["success"][own])
+        repetitions.setdefault(row.repetition or 0, []).append(row.success[own])
     rates = [fmean(outcomes) for outcomes in repetitions.values()]
     return ControlSummary(
-        actor=every[0]["actor"],
+        actor=every[0].actor,
         criterion=own,
         pairs=len(counted),
         successes=len(met),
@@ -73,12 +73,12 @@ def summarize(rows: Iterable[Row]) -> ControlSummary:
         rate=len(met) / len(counted) if counted else float("nan"),
         low=low,
         high=high,
-        strict_rates={c: fmean([r["success"][c] for r in counted]) for c in criteria if c != own and counted},
+        strict_rates={c: fmean([r.success[c] for r in counted]) for c in criteria if c != own and counted},
         median_first_step=median(steps) if steps else None,
-        mean_final_distance=fmean([row["final_distance"] for row in counted]) if counted else float("nan"),
+        mean_final_distance=fmean([row.final_distance for row in counted]) if counted else float("nan"),
         seconds_per_solve=_mean(counted, "seconds_per_solve"),
         imagination_gap=_mean(counted, "imagination_gap"),
-        protocol=every[0].get("protocol", ""),
+        protocol=every[0].protocol,
         repetition_rates=rates,
         repetition_mean=fmean(rates) if rates else float("nan"),
         repetition_std=stdev(rates) if len(rates) > 1 else None,
@@ -94,13 +94,11 @@ class Comparison:
     difference: Difference
 
 
-def compare(first: Iterable[Row], second: Iterable[Row]) -> Comparison | None:
+def compare(first: Iterable[Control], second: Iterable[Control]) -> Comparison | None:
     """Pair the episode rows of two actors by their set of pairs; None where they share none."""
 
-    def outcomes(rows: Iterable[Row]) -> dict[tuple[str, int], bool]:
-        return {
-            (r["manifest_hash"], r["pair"]): r["success"][r["criterion"]] for r in rows if not r["trivial"]
-        }
+    def outcomes(rows: Iterable[Control]) -> dict[tuple[str, int], bool]:
+        return {(r.manifest_hash, r.pair): r.success[r.criterion] for r in rows if not r.trivial}
 
     one, other = outcomes(first), outcomes(second)
     shared = [key for key in one if key in other]

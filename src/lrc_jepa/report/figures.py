@@ -5,13 +5,14 @@ Ours are filled marks and whole lines; what the paper prints is hollow marks and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import ScalarFormatter
 
+from lrc_jepa.records import OpenLoop, StressTrend, Variant
 from lrc_jepa.report import paper
 from lrc_jepa.report.canvas import (
     FAINT,
@@ -118,11 +119,11 @@ def health_curves(metrics: list[Row]) -> dict[str, Drawing]:
     return found
 
 
-def open_loop_curve(rows: list[Row]) -> Drawing | None:
+def open_loop_curve(rows: list[OpenLoop]) -> Drawing | None:
     """Latent error against the number of blocks imagined, beside predicting no change."""
     if not rows:
         return None
-    steps = [row["steps_ahead"] for row in rows]
+    steps = [row.steps_ahead for row in rows]
     with sheet() as drawn:
         axes = drawn.axes[0]
         axes.set_title("latent error over latent variance", loc="left")
@@ -130,7 +131,9 @@ def open_loop_curve(rows: list[Row]) -> Drawing | None:
             ("error", "imagined", "#0b5cad"),
             ("error_no_change", "no change", FAINT),
         ):
-            drawn.curve(axes, steps, [row[key] / max(row["variance"], 1e-9) for row in rows], name, shade)
+            drawn.curve(
+                axes, steps, [getattr(row, key) / max(row.variance, 1e-9) for row in rows], name, shade
+            )
         axes.set_ylim(bottom=0)
         axes.set_xlabel("action blocks ahead")
         return drawn.finish()
@@ -144,7 +147,7 @@ class Series:
     system: str
     points: dict[float, float]
     intervals: dict[float, tuple[float, float]] | None = None
-    trend: Row | None = None
+    trend: StressTrend | None = None
     line: str = "-"
 
     def draw(self, drawn: Sheet, axes: Axes) -> None:
@@ -223,19 +226,19 @@ def _stressed(drawn: Sheet, axes: Axes, one: Series) -> None:
         one.draw(drawn, axes)
         return
     shade, trend, at = colour(one.system), one.trend, sorted(one.points)
-    low, high = ([100 * v for v in trend[key]] for key in ("low", "high"))
-    axes.fill_between(trend["at"], low, high, color=shade, alpha=0.15, lw=0)
-    rates = [100 * v for v in trend["rate"]]
-    axes.plot(trend["at"], rates, color=shade, lw=1.6, ls=one.line)
+    low, high = ([100 * v for v in values] for values in (trend.low, trend.high))
+    axes.fill_between(trend.at, low, high, color=shade, alpha=0.15, lw=0)
+    rates = [100 * v for v in trend.rate]
+    axes.plot(trend.at, rates, color=shade, lw=1.6, ls=one.line)
     for x in at:
         interval = one.intervals[x] if one.intervals else None
         if interval:
             axes.plot([x, x], interval, color=shade, lw=1, alpha=0.6)
         axes.plot([x], [one.points[x]], mark(one.system), color=shade, ms=5.5)
         drawn.note(axes, one.label, x, one.points[x], interval)
-    for x, y, interval in zip(trend["at"], rates, zip(low, high, strict=True), strict=True):
+    for x, y, interval in zip(trend.at, rates, zip(low, high, strict=True), strict=True):
         drawn.note(axes, f"{one.label}, trend", x, y, interval)
-    drawn.label(axes, trend["at"][-1], rates[-1], one.label, shade)
+    drawn.label(axes, trend.at[-1], rates[-1], one.label, shade)
 
 
 @dataclass(frozen=True)
@@ -323,10 +326,14 @@ def speed_scatter(ours: Sequence[tuple[str, str, float, float]]) -> Drawing:
 
 
 def seed_curves(
-    groups: dict[str, list[Row]], names: Sequence[str], title: str, axis: str, shades: Sequence[str]
+    groups: Mapping[str, Sequence[Variant]],
+    names: Sequence[str],
+    title: str,
+    axis: str,
+    shades: Sequence[str],
 ) -> Drawing | None:
     """Means over seeds of some figures against a value that was varied, every seed a dot."""
-    present = [n for n in names if any(n in row["figures"] for rows in groups.values() for row in rows)]
+    present = [n for n in names if any(n in row.figures for rows in groups.values() for row in rows)]
     if not present:
         return None
     values = list(groups)
@@ -335,7 +342,7 @@ def seed_curves(
         axes.set_title(title, loc="left")
         for index, name in enumerate(present):
             shade, sign = shades[index % len(shades)], "os^Dv"[index % 5]
-            found = [[row["figures"][name] for row in groups[v] if name in row["figures"]] for v in values]
+            found = [[row.figures[name] for row in groups[v] if name in row.figures] for v in values]
             places = [place for place, seen in enumerate(found) if seen]
             for place in places:
                 axes.plot(

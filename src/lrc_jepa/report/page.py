@@ -4,141 +4,41 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from lrc_jepa import __version__
+from lrc_jepa.console import warn
 from lrc_jepa.errors import BadInput
-from lrc_jepa.files import read_json, write_bytes
-from lrc_jepa.report import figures
-from lrc_jepa.report.canvas import Drawing, data_address
-from lrc_jepa.report.explain import explanations
-from lrc_jepa.report.goals import Acted, acted
-from lrc_jepa.report.laboratory import sections
-from lrc_jepa.report.names import file_name, readable, readable_row
-from lrc_jepa.report.planners import planner_curves
-from lrc_jepa.report.sources import Source, choose, newest, with_lines
+from lrc_jepa.experiments import EXPERIMENTS
+from lrc_jepa.files import write_bytes
+from lrc_jepa.report.names import file_name
+from lrc_jepa.report.sections.plan import Acted, acted
+from lrc_jepa.report.sources import Source, read_folder, read_runs
 from lrc_jepa.report.tables import Section
-from lrc_jepa.rows import Row, read_rows
+from lrc_jepa.report.views import RunView, view_run
 
 T = TypeVar("T")
 ALL = "all"  # folder of the tables and figures over all runs
 
 
-@dataclass(frozen=True)
-class RunView:
-    """What the page shows of one run alone."""
-
-    name: str
-    title: str
-    label: str
-    config: dict[str, Any]
-    config_hash: str
-    stamp: Row | None
-    films: list[dict[str, Any]]
-    rollouts: list[str]
-    readouts: list[dict[str, Any]]
-    health: Row | None
-    warnings: list[str]
-    planning: list[Section]
-    """Where its plans come from, and planners against each other."""
-    training: dict[str, Drawing]
-    open_loop: Drawing | None
-
-
-def _readouts(health: Row | None) -> list[dict[str, Any]]:
-    """z and u side by side, a line for each thing they were asked."""
-    if health is None:
-        return []
-    asked = sorted({key.split(".", 1)[1] for key in health if key.startswith("r2_")})
-    lines = [
-        {
-            "what": f"{name.replace('_', ' ')} (linear R²)",
-            "z": health.get(f"r2_z.{name}"),
-            "u": health.get(f"r2_u.{name}"),
-        }
-        for name in asked
-    ]
-    chance = health["episode_chance"]
-    identity = {"what": f"which episode it is (accuracy, chance {chance:.2f})"}
-    return [*lines, {**identity, "z": health.get("episode_z"), "u": health.get("episode_u")}]
-
-
-def _described(run: Path) -> dict[str, Any]:
-    described: dict[str, Any] = readable_row(read_json(run / "config.json", f"run {run}"))
-    if "config" not in described:
-        raise BadInput(f"{run} is not a run: its config.json has no config")
-    return described
-
-
-def _rows(folder: Path) -> list[Row]:
-    return [readable_row(row) for row in read_rows(folder / "results.jsonl")]
-
-
-def view_run(run: Path, source: Source) -> RunView:
-    """Read what a run left behind."""
-    described, rows = _described(run), source.rows
-    metrics = [readable_row(row) for row in read_rows(run / "metrics.jsonl")]
-    health = next((row for row in reversed(metrics) if row["kind"] == "health"), None)
-    imagined = choose(rows, "openloop")
-    curves = {"training": figures.training_curves(metrics), **figures.health_curves(metrics)}
-    return RunView(
-        name=source.name,
-        title="{system} on {world}, {size}".format(**described["config"]),
-        label=source.label,
-        config=described["config"],
-        config_hash=described["config_hash"],
-        stamp=next((row for row in reversed(rows) if "checkpoint_hash" in row), None),
-        films=[
-            {**row, "film": data_address(run, row["file"]), "still": data_address(run, row["strip"])}
-            for row in newest(rows, "film")
-        ],
-        rollouts=[p for row in newest(rows, "rollout") if (p := data_address(run, row["file"]))],
-        readouts=_readouts(health),
-        health=health,
-        warnings=[row["text"] for row in metrics if row["kind"] == "warning"],
-        planning=[s for make in (explanations, planner_curves) if (s := make(rows, run))],
-        training={name: drawn for name, drawn in curves.items() if drawn is not None},
-        open_loop=figures.open_loop_curve(imagined.rows if imagined else []),
-    )
-
-
-def _tails(runs: Sequence[Path]) -> list[str]:
-    """The end of each path, as short as it can be without being another's too."""
-    whole = [run.resolve().parts for run in runs]
-    for length in range(1, max(map(len, whole), default=1) + 1):
-        found = ["/".join(parts[-length:]) for parts in whole]
-        if len(set(found)) == len(found):
-            break
-    return [readable(tail) for tail in found]
-
-
-def _sources(runs: Sequence[Path]) -> list[Source]:
-    """The rows of every run, each under a name that no other has and that is no longer than it must be."""
-    if not runs:
-        return []
-    configs = [_described(run)["config"] for run in runs]
-    rows, tails = [_rows(run) for run in runs], _tails(runs)
-    looks = [next((r["appearance"] for r in reversed(found) if "appearance" in r), "") for found in rows]
-    ways: list[Callable[[int], str]] = [
-        lambda i: configs[i]["system"],
-        lambda i: f"{configs[i]['system']}, {configs[i]['world']}",
-        lambda i: f"{configs[i]['system']}, {looks[i]}",
-        lambda i: f"{configs[i]['system']}, {configs[i]['size']}",
-        lambda i: f"{configs[i]['system']} ({tails[i]})",
-    ]
-    every = range(len(runs))
-    label = next((way for way in ways if len({way(i) for i in every}) == len(runs)), ways[-1])
-    return with_lines(
-        [
-            Source(label(i), tails[i], configs[i]["system"], configs[i]["world"], runs[i], rows[i])
-            for i in every
-        ]
-    )
+def sections(sources: Sequence[Source]) -> list[Section]:
+    """Every section there are rows for, in the order of the experiments."""
+    found = []
+    for name, experiment in EXPERIMENTS.items():
+        show = getattr(experiment.showing, "section", None)
+        try:
+            made = show(sources) if show else None
+        except KeyError as error:
+            raise BadInput(
+                f"rows for the section {name} have no {error}: another version wrote them; run that again"
+            ) from None
+        if made is not None:
+            found.append(made)
+    return found
 
 
 def _is_run(folder: Path) -> bool:
@@ -209,9 +109,11 @@ def write_page(runs: Sequence[Path], out: Path, also: Sequence[Path] = ()) -> Pa
     for folder in also:
         if not (folder / "results.jsonl").is_file():
             raise BadInput(f"{folder} has no results.jsonl")
-    sources = _sources(trained)
-    sources += [Source(readable(f.name), readable(f.name), "", "", f, _rows(f)) for f in loose]
-    views = [view_run(run, source) for run, source in zip(trained, sources, strict=False)]
+    sources = read_runs(trained) + [read_folder(folder) for folder in loose]
+    misfits = [misfit for source in sources for misfit in source.misfits]
+    for misfit in misfits:
+        warn(misfit)
+    views = [view_run(source) for source in sources[: len(trained)]]
     shown = sections(sources)
     best, floor = _headline(sources)
     environment = Environment(
@@ -223,6 +125,7 @@ def write_page(runs: Sequence[Path], out: Path, also: Sequence[Path] = ()) -> Pa
         title=_title(views),
         views=views,
         sections=shown,
+        misfits=misfits,
         best=best,
         floor=floor,
         version=__version__,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from statistics import fmean, stdev
 from typing import Any
 
-from lrc_jepa.rows import Row
+from lrc_jepa.records import Recovery
 
 RECALLS = (1, 5, 10)
 
@@ -17,13 +17,18 @@ def _part(places: list[float], ranks: list[float]) -> dict[str, float]:
     return {**recalls, "rank": fmean(ranks), "rank_error": 1.96 * spread / len(ranks) ** 0.5}
 
 
-def summarize_recovery(rows: Iterable[Row], source: str, horizon: int) -> dict[str, Any]:
+def summarize_recovery(rows: Iterable[Recovery], source: str, horizon: int) -> dict[str, Any]:
     """Recalls and mean normalised rank, with a 95% interval of the latter, at one horizon."""
-    mine = [row for row in rows if row["source"] == source and row["horizon"] == horizon]
+    mine = [row for row in rows if row.source == source and row.horizon == horizon]
     return {
         "source": source,
         "horizon": horizon,
         "scenes": len(mine),
-        "model": _part([r["place"] for r in mine], [r["rank"] for r in mine]),
-        "copy": _part([r["copy_place"] for r in mine], [r["copy_rank"] for r in mine]),
+        "model": _part([r.place for r in mine], [r.rank for r in mine]),
+        "copy": _part([r.copy_place for r in mine], [r.copy_rank for r in mine]),
     }
+
+
+def chance(candidates: int) -> dict[str, float]:
+    """What a model that knows nothing reaches."""
+    return {**{f"recall@{k}": k / (candidates + 1) for k in RECALLS}, "rank": 0.5}

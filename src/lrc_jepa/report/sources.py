@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
-from lrc_jepa.rows import Row
+from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.choice import choose
+from lrc_jepa.files import read_json
+from lrc_jepa.records import Measured, Record, of_rows
+from lrc_jepa.report.names import readable, readable_row
+from lrc_jepa.rows import read_rows
+
+M = TypeVar("M", bound=Measured)
 
 
 @dataclass(frozen=True)
@@ -19,9 +27,11 @@ class Source:
     system: str
     world: str
     folder: Path
-    rows: list[Row]
+    rows: list[Record]
     line: str = "-"
     """Style of its lines: a second run of a system is dashed."""
+    misfits: list[str] = field(default_factory=list)
+    """What to say of rows that cannot be shown."""
 
 
 def with_lines(sources: Sequence[Source]) -> list[Source]:
@@ -33,76 +43,71 @@ def with_lines(sources: Sequence[Source]) -> list[Source]:
     return found
 
 
-def newest(rows: Iterable[Row], kind: str, **fixed: object) -> list[Row]:
-    """The rows of one kind that the latest evaluation wrote."""
-    mine = [r for r in rows if r["kind"] == kind and all(r.get(k) == v for k, v in fixed.items())]
-    return [r for r in mine if r["evaluation"] == mine[-1]["evaluation"]] if mine else []
+def described(run: Path) -> dict[str, Any]:
+    """What a run says of itself."""
+    described: dict[str, Any] = readable_row(read_json(run / "config.json", f"run {run}"))
+    if "config" not in described:
+        raise BadInput(f"{run} is not a run: its config.json has no config")
+    return described
 
 
-@dataclass(frozen=True)
-class Shown:
-    """The evaluation of one kind that a page shows of a run, and the others that it does not."""
-
-    rows: list[Row]
-    others: list[list[Row]]
-
-    def remarks(self, label: str) -> list[str]:
-        """That there are others, if there are: a sentence or none."""
-        if not self.others:
-            return []
-        others = "; ".join(_described(rows) for rows in self.others)
-        return [f"{label}: shown is the largest evaluation, {_described(self.rows)}. Not shown: {others}."]
+def _tails(runs: Sequence[Path]) -> list[str]:
+    """The end of each path, as short as it can be without being another's too."""
+    whole = [run.resolve().parts for run in runs]
+    for length in range(1, max(map(len, whole), default=1) + 1):
+        found = ["/".join(parts[-length:]) for parts in whole]
+        if len(set(found)) == len(found):
+            break
+    return [readable(tail) for tail in found]
 
 
-def _described(rows: list[Row]) -> str:
-    """One evaluation in a few words."""
-    first = rows[0]
-    return f"{len(rows)} rows of {first['time']} (step {first['step']}, data {first['data_hash']})"
+def read_folder(folder: Path, label: str = "") -> Source:
+    """A folder of rows alone; those that are of no kind or version known here are named."""
+    name = readable(folder.name)
+    rows, misfits = of_rows(readable_row(row) for row in read_rows(folder / "results.jsonl"))
+    told = [f"{folder} holds {misfit}: not shown" for misfit in misfits]
+    return Source(label or name, name, "", "", folder, rows, misfits=told)
 
 
-def amount(rows: Sequence[Row]) -> float:
-    """How much one evaluation measured: episodes, scenes, frames or trajectories, whichever its rows count."""
-    counted = next((rows[0][name] for name in ("trajectories", "frames", "pairs") if name in rows[0]), 1)
-    return len(rows) * float(sum(counted) if isinstance(counted, list) else counted)
+def read_runs(runs: Sequence[Path]) -> list[Source]:
+    """The rows of every run, each under a name that no other has and that is no longer than it must be."""
+    if not runs:
+        return []
+    configs, tails = [described(run)["config"] for run in runs], _tails(runs)
+    found = [read_folder(run) for run in runs]
+    looks = [next((r.appearance for r in reversed(one.rows) if isinstance(r, Measured)), "") for one in found]
+    ways: list[Callable[[int], str]] = [
+        lambda i: configs[i]["system"],
+        lambda i: f"{configs[i]['system']}, {configs[i]['world']}",
+        lambda i: f"{configs[i]['system']}, {looks[i]}",
+        lambda i: f"{configs[i]['system']}, {configs[i]['size']}",
+        lambda i: f"{configs[i]['system']} ({tails[i]})",
+    ]
+    every = range(len(runs))
+    label = next((way for way in ways if len({way(i) for i in every}) == len(runs)), ways[-1])
+    named = [{"system": config["system"], "world": config["world"]} for config in configs]
+    return with_lines([replace(found[i], label=label(i), name=tails[i], **named[i]) for i in every])
 
 
-def choose(rows: Iterable[Row], kind: str, **fixed: object) -> Shown | None:
-    """The largest evaluation of one kind, the newest of equals, of the checkpoint evaluated last.
-
-    A quick look at three pairs does not replace a hundred, and an earlier checkpoint is another model.
-    """
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        if row["kind"] == kind and all(row.get(key) == value for key, value in fixed.items()):
-            groups.setdefault(row["evaluation"], []).append(row)
-    if not groups:
-        return None
-    checkpoint = next(reversed(groups.values()))[0]["checkpoint_hash"]
-    mine = [group for group in groups.values() if group[0]["checkpoint_hash"] == checkpoint]
-    best = max(reversed(mine), key=amount)  # of equals the first met: the newest
-    return Shown(best, [group for group in groups.values() if group is not best])
-
-
-Found = list[tuple[Source, list[Row]]]
-
-
-def per_source(sources: Sequence[Source], kind: str, **fixed: object) -> tuple[Found, list[str]]:
+def per_source(
+    sources: Sequence[Source], kind: type[M], **fixed: object
+) -> tuple[list[tuple[Source, list[M]]], list[str]]:
     """The rows of one kind to show of every source that has any, and what to say of those not shown."""
     chosen = [(source, shown) for source in sources if (shown := choose(source.rows, kind, **fixed))]
     remarks = [remark for source, shown in chosen for remark in shown.remarks(source.label)]
     return [(source, shown.rows) for source, shown in chosen], remarks
 
 
-def origin(label: str, row: Row) -> str:
+def origin(label: str, row: Measured) -> str:
     """One line on where a run's numbers come from."""
     return (
-        f"{label}: {row['recipe'] or row['system']} ({row['size']} size), step {row['step']}, seed "
-        f"{row['train_seed']}; {row['world']}, {row['appearance']}, data {row['data_hash']}; configuration "
-        f"{row['config_hash']}, checkpoint {row['checkpoint_hash']}; {row['time']}"
+        f"{label}: {row.recipe or row.system} ({row.size} size), step {row.step}, seed {row.train_seed}; "
+        f"{row.world}, {row.appearance}, data {row.data_hash}; configuration {row.config_hash}, checkpoint "
+        f"{row.checkpoint_hash}; {row.time}"
     )
 
 
-def origins(found: Sequence[tuple[Source, list[Row]]]) -> list[str]:
+def origins(found: Sequence[tuple[Source, Sequence[Measured]]]) -> list[str]:
     """Where each source's numbers come from."""
     return [origin(source.label, rows[0]) for source, rows in found]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import dataclass, field
+from typing import Any
 
 from lrc_jepa.report import names
 from lrc_jepa.report.canvas import Drawing
@@ -37,6 +38,16 @@ class Table:
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([self.columns, *self.rows])
         return text.getvalue()
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a command says when it is done: a table for people, an object for programs."""
+
+    title: str
+    columns: list[str]
+    lines: list[list[str]]
+    answer: dict[str, Any]
 
 
 @dataclass(frozen=True)

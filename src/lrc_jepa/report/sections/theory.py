@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
 from matplotlib.axes import Axes
 
+from lrc_jepa.records import Theory, only
 from lrc_jepa.report.canvas import Drawing, Sheet, colour, mark, sheet
+from lrc_jepa.report.sources import Source
+from lrc_jepa.report.tables import Section, Table
 from lrc_jepa.rows import Row
 
 
@@ -256,3 +259,12 @@ def theory_section(rows: list[Row]) -> dict[str, Any]:
         "figures": {name: svg for name, svg in drawn.items() if svg is not None},
         "verdicts": verdicts(lines),
     }
+
+
+def section(sources: Sequence[Source]) -> Section | None:
+    """The theorem in a world where its optimum is known."""
+    rows = [record.row() for source in sources for record in only(Theory, source.rows)]
+    made = theory_section(rows)
+    tables = [Table(t["name"], t["columns"], t["rows"]) for t in made["tables"]]
+    told = [f"{verdict}." for verdict in made["verdicts"]]
+    return Section(made["title"], made["note"], tables, made["figures"], remarks=told) if tables else None

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from lrc_jepa.evaluate.choice import newest
+from lrc_jepa.records import Explain
 from lrc_jepa.report.canvas import INK, Drawing, data_address, sheet
-from lrc_jepa.report.sources import newest
+from lrc_jepa.report.sources import Source
 from lrc_jepa.report.tables import Section, Table
-from lrc_jepa.rows import Row
 
 SEARCH, CHOSEN = "#0b5cad", "#d1495b"
 LEVELS = 12  # lines of equal cost
 
 
-def _landscape(axes: Axes, row: Row) -> None:
+def _landscape(axes: Axes, row: Explain) -> None:
     """Lines of equal cost around the chosen plan; hatched where the action box holds plans back."""
-    offsets, costs = np.asarray(row["offsets"]), np.asarray(row["landscape"]).T  # y down the rows
-    inside = np.asarray(row["inside"]).T
+    offsets, costs = np.asarray(row.offsets), np.asarray(row.landscape).T  # y down the rows
+    inside = np.asarray(row.inside).T
     axes.contourf(offsets, offsets, costs, LEVELS, cmap="Blues_r", alpha=0.75)
     axes.contour(offsets, offsets, costs, LEVELS, colors=INK, linewidths=0.4)
     if not inside.all():
@@ -37,20 +36,20 @@ def _landscape(axes: Axes, row: Row) -> None:
     axes.grid(visible=False)
 
 
-def explanation_figure(row: Row) -> Drawing:
+def explanation_figure(row: Explain) -> Drawing:
     """Cost and spread per iteration, cost along the plan, and cost around it."""
-    iterations = list(range(1, len(row["cost"]) + 1))
-    blocks = list(range(1, len(row["step_cost"]) + 1))
+    iterations = list(range(1, len(row.cost) + 1))
+    blocks = list(range(1, len(row.step_cost) + 1))
     with sheet(11.0, 2.9, 4) as drawn:
         axes = drawn.axes
         for panel, title in zip(
             axes, ("cost; dashed: the plan's", "spread of the elites", "cost after each block"), strict=False
         ):
             panel.set_title(title, loc="left")
-        axes[0].axhline(row["plan_cost"], color=CHOSEN, lw=1, ls="--")
-        drawn.curve(axes[0], iterations, row["cost"], "best", SEARCH)
-        drawn.curve(axes[1], iterations, row["spread"], "elites", SEARCH)
-        drawn.curve(axes[2], blocks, row["step_cost"], "plan", CHOSEN)
+        axes[0].axhline(row.plan_cost, color=CHOSEN, lw=1, ls="--")
+        drawn.curve(axes[0], iterations, row.cost, "best", SEARCH)
+        drawn.curve(axes[1], iterations, row.spread, "elites", SEARCH)
+        drawn.curve(axes[2], blocks, row.step_cost, "plan", CHOSEN)
         for panel, label in zip(axes, ("iteration", "iteration", "action block"), strict=False):
             panel.set_xlabel(label)
             panel.set_ylim(bottom=0)
@@ -59,25 +58,25 @@ def explanation_figure(row: Row) -> Drawing:
         return drawn.finish()
 
 
-def explanations(rows: list[Row], folder: Path) -> Section | None:
+def of_run(source: Source) -> Section | None:
     """Where the first plan of each explained pair came from."""
-    mine = newest(rows, "explain")
+    mine = newest(source.rows, Explain)
     if not mine:
         return None
     pictures = [
-        (address, f"pair {r['pair']}: start, imagined frame by frame, goal; below, what then happened")
+        (address, f"pair {r.pair}: start, imagined frame by frame, goal; below, what then happened")
         for r in mine
-        if r["strip"] and (address := data_address(folder, r["strip"]))
+        if r.strip and (address := data_address(source.folder, r.strip))
     ]
     lines = [
         [
-            f"pair {r['pair']}",
-            r["planner"]["planner"],
-            str(len(r["cost"])),
-            str(r["evaluations"]),
-            f"{r['cost'][0]:.3g}",
-            f"{r['plan_cost']:.3g}",
-            f"{r['spread'][0]:.2f} to {r['spread'][-1]:.2f}",
+            f"pair {r.pair}",
+            r.planner["planner"],
+            str(len(r.cost)),
+            str(r.evaluations),
+            f"{r.cost[0]:.3g}",
+            f"{r.plan_cost:.3g}",
+            f"{r.spread[0]:.2f} to {r.spread[-1]:.2f}",
         ]
         for r in mine
     ]
@@ -96,5 +95,5 @@ def explanations(rows: list[Row], folder: Path) -> Section | None:
         "recorded actions (with one action dimension: the first half of the plan, and the second); hatched: the "
         "action box holds the plan back."
     )
-    drawn = {f"explain-{r['pair']:03d}": explanation_figure(r) for r in mine}
+    drawn = {f"explain-{r.pair:03d}": explanation_figure(r) for r in mine}
     return Section("Where plans come from", note, [Table("explain", columns, lines)], drawn, pictures)

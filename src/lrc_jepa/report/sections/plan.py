@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lrc_jepa.evaluate.choice import Shown, choose
+from lrc_jepa.records import Control, only
 from lrc_jepa.report import figures, paper
 from lrc_jepa.report.control import ControlSummary, compare, summarize
-from lrc_jepa.report.sources import Shown, Source, choose, origin
+from lrc_jepa.report.sources import Source, origin
 from lrc_jepa.report.tables import Section, Table
-from lrc_jepa.rows import Row
 
 REFERENCES = ("do-nothing", "random", "expert-replay")
 
@@ -20,31 +21,31 @@ class Acted:
 
     label: str
     source: Source
-    shown: Shown
+    shown: Shown[Control]
     summary: ControlSummary
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[Control]:
         """Its episodes."""
         return self.shown.rows
 
     @property
     def is_system(self) -> bool:
         """Whether it is the run's own model, and not a reference beside it."""
-        return self.rows[0]["actor"] == self.rows[0]["system"]
+        return self.rows[0].actor == self.rows[0].system
 
 
 def acted(sources: Sequence[Source]) -> dict[str, list[Acted]]:
     """Everybody's largest evaluation by set of pairs: systems first, then each reference once."""
     groups: dict[str, list[Acted]] = {}
     for source in sources:
-        control = [row for row in source.rows if row["kind"] == "control"]
-        for actor in dict.fromkeys(row["actor"] for row in control):
-            shown = choose(control, "control", actor=actor)
+        control = only(Control, source.rows)
+        for actor in dict.fromkeys(row.actor for row in control):
+            shown = choose(control, Control, actor=actor)
             if shown is None:
                 continue
-            label = source.label if actor == shown.rows[0]["system"] else actor
-            pairs = "+".join(sorted({row["manifest_hash"] for row in shown.rows}))  # one for each repetition
+            label = source.label if actor == shown.rows[0].system else actor
+            pairs = "+".join(sorted({row.manifest_hash for row in shown.rows}))  # one for each repetition
             groups.setdefault(pairs, []).append(Acted(label, source, shown, summarize(shown.rows)))
     found = {}
     for shared, group in groups.items():
@@ -68,7 +69,7 @@ def _table(group: list[Acted], name: str) -> Table:
         lines.append(
             [
                 actor.label,
-                actor.rows[0]["size"] if actor.is_system else "–",
+                actor.rows[0].size if actor.is_system else "–",
                 _percent(s.rate),
                 f"{100 * s.low:.1f} to {100 * s.high:.1f}",
                 *(_percent(s.strict_rates[c]) for c in strict),
@@ -136,7 +137,7 @@ NOTE = (
 )
 
 
-def goals(sources: Sequence[Source]) -> Section | None:
+def section(sources: Sequence[Source]) -> Section | None:
     """Success on every set of pairs: the paper's figure 3."""
     groups = acted(sources)
     if not groups:
@@ -144,7 +145,7 @@ def goals(sources: Sequence[Source]) -> Section | None:
     tables, drawn, origins, remarks = list[Table](), {}, list[str](), list[str]()
     for index, group in enumerate(groups.values()):
         row, own = group[0].rows[0], group[0].summary
-        name = "success" if len(groups) == 1 else f"success-{row['world']}-{index + 1}"
+        name = "success" if len(groups) == 1 else f"success-{row.world}-{index + 1}"
         bars = []
         for actor in group:
             printed = _printed(actor)
@@ -152,7 +153,7 @@ def goals(sources: Sequence[Source]) -> Section | None:
             system = actor.source.system if actor.is_system else actor.label
             bars.append(figures.Bar(actor.label, system, actor.summary, value))
         tables += [_table(group, name), *_comparisons(group, name.replace("success", "paired"))]
-        drawn[name] = figures.success_bars(bars, f"{row['world']}, {row['appearance']}, {own.pairs} pairs")
+        drawn[name] = figures.success_bars(bars, f"{row.world}, {row.appearance}, {own.pairs} pairs")
         for actor in (a for a in group if a.is_system):
             origins.append(origin(actor.label, actor.rows[0]))
             remarks += actor.shown.remarks(actor.label)

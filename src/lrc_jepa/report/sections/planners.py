@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
+from lrc_jepa.evaluate.choice import choose
+from lrc_jepa.records import Planner
 from lrc_jepa.report.canvas import Drawing, Sheet, sheet
-from lrc_jepa.report.sources import choose
+from lrc_jepa.report.sources import Source
 from lrc_jepa.report.tables import Section, Table
-from lrc_jepa.rows import Row
 
 # Distinct in hue, in marker, and printed grey in lightness.
 PLANNERS = {
@@ -26,29 +27,40 @@ PLANNERS = {
 }
 
 
-def _series(line: dict[str, Any]) -> str:
-    """Budgets of one curve; white noise makes iCEM another planner."""
-    return f"{line['planner']}, white" if line["name"].endswith("white") else str(line["planner"])
+@dataclass(frozen=True)
+class Contender:
+    """One planner and budget in the figure."""
+
+    name: str
+    planner: str
+    rate: float
+    evaluations: int
+    solve_s: float
+
+    @property
+    def series(self) -> str:
+        """Budgets of one curve; white noise makes iCEM another planner."""
+        return f"{self.planner}, white" if self.name.endswith("white") else self.planner
 
 
-def _panel(drawn: Sheet, axes: Axes, lines: list[dict[str, Any]], key: str, label: str) -> None:
+def _panel(drawn: Sheet, axes: Axes, lines: Sequence[Contender], key: str, label: str) -> None:
     """Success of each planner's budgets against what they take; names in the right margin."""
-    reference = 100 * lines[0]["rate"]
+    reference = 100 * lines[0].rate
     axes.axhline(reference, color="#98a1b0", lw=1)
     axes.axhspan(reference - 3, reference, color="#98a1b0", alpha=0.18, lw=0)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_minor_formatter(NullFormatter())  # they overlap within a decade
-    axes.set_ylim(min(100 * line["rate"] for line in lines) - 5, 103)
-    for planner in dict.fromkeys(map(_series, lines)):
-        mine = sorted((line[key], 100 * line["rate"]) for line in lines if _series(line) == planner)
+    axes.set_ylim(min(100 * line.rate for line in lines) - 5, 103)
+    for planner in dict.fromkeys(line.series for line in lines):
+        mine = sorted((getattr(line, key), 100 * line.rate) for line in lines if line.series == planner)
         shade, sign = PLANNERS.get(planner, ("#5f6b7a", "o"))
         taken, reached = zip(*mine, strict=True)
         drawn.curve(axes, taken, reached, planner, shade, mark=sign)
     axes.set_xlabel(label)
 
 
-def planner_figure(lines: list[dict[str, Any]]) -> Drawing:
+def planner_figure(lines: Sequence[Contender]) -> Drawing:
     """Success against predictor evaluations, and against the seconds of a solve."""
     with sheet(11.0, 3.8, 2) as drawn:
         drawn.axes[0].set_title("success, %; band: 3 points below the paper's CEM", loc="left")
@@ -57,22 +69,22 @@ def planner_figure(lines: list[dict[str, Any]]) -> Drawing:
         return drawn.finish()
 
 
-def planner_curves(rows: list[Row], folder: Path) -> Section | None:
+def of_run(source: Source) -> Section | None:
     """Success of every planner and budget on the same pairs."""
-    shown = choose(rows, "planner")
+    shown = choose(source.rows, Planner)
     if shown is None:
         return None
-    lines = [{**row, "planner": row["planner"]["planner"]} for row in shown.rows]
+    lines = shown.rows
     told = [
         [
-            line["name"],
-            line["protocol"],
-            f"{100 * line['rate']:.1f}%",
-            f"{100 * line['low']:.1f} to {100 * line['high']:.1f}",
-            f"{line['paired']['only_cem']} : {line['paired']['only_other']}",
-            str(line["evaluations"]),
-            f"{line['solve_s']:.3f}",
-            f"{line['faster_than_plain']:.1f}",
+            line.name,
+            line.protocol,
+            f"{100 * line.rate:.1f}%",
+            f"{100 * line.low:.1f} to {100 * line.high:.1f}",
+            f"{line.paired['only_cem']} : {line.paired['only_other']}",
+            str(line.evaluations),
+            f"{line.solve_s:.3f}",
+            f"{line.faster_than_plain:.1f}",
         ]
         for line in lines
     ]
@@ -87,10 +99,11 @@ def planner_curves(rows: list[Row], folder: Path) -> Section | None:
         "times faster than plain CEM",
     ]
     note = (
-        f"All on the same {lines[0]['pairs']} non-trivial pairs, compared pair by pair with the paper's CEM. "
+        f"All on the same {lines[0].pairs} non-trivial pairs, compared pair by pair with the paper's CEM. "
         "Plain CEM: 300 x 30 by the plain loop on the same checkpoint, timed in the same run "
-        f"({lines[0]['plain_s']:.3f} s)."
+        f"({lines[0].plain_s:.3f} s)."
     )
-    figure = {"planners": planner_figure(lines)}
+    drawn = [Contender(r.name, r.planner["planner"], r.rate, r.evaluations, r.solve_s) for r in lines]
+    figure = {"planners": planner_figure(drawn)}
     tables = [Table("planners", columns, told)]
     return Section("Planners", note, tables, figure, remarks=shown.remarks("planners"))

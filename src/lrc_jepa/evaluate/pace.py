@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from lrc_jepa.config import PlanConfig
-from lrc_jepa.evaluate.stress import Components, Projected
+from lrc_jepa.evaluate.components import Components, Projected
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.run import Run
 

@@ -1,0 +1,71 @@
+"""Variants in studies of their own: what ablations and nuisance show alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Generic, TypeVar
+
+from lrc_jepa.records import Variant, only
+from lrc_jepa.report.sources import Source, number
+from lrc_jepa.report.tables import Table
+
+V = TypeVar("V", bound=Variant)
+
+
+def grouped(rows: Sequence[V], by: Callable[[V], str]) -> dict[str, list[V]]:
+    """Rows by what `by` says of them, in the order met."""
+    groups: dict[str, list[V]] = {}
+    for row in rows:
+        groups.setdefault(by(row), []).append(row)
+    return groups
+
+
+@dataclass(frozen=True)
+class Study(Generic[V]):
+    """Rows that differ in what was varied and in the seed alone: only these are averaged."""
+
+    suffix: str
+    """What distinguishes the names of its files."""
+    told: str
+    """What distinguishes it from the others on the page; empty of a single one."""
+    rows: list[V]
+
+
+def studies(
+    sources: Sequence[Source],
+    kind: type[V],
+    varied: tuple[str, ...],
+    about: Callable[[V], str] = lambda row: "",
+) -> list[Study[V]]:
+    """The rows of one kind, study by study; of a variant that was measured twice, the newer row.
+
+    `about` is what a study is about: it names the files, so only studies of the same are numbered.
+    """
+    rows = [row for source in sources for row in only(kind, source.rows)]
+    groups = grouped(rows, lambda row: json.dumps([row.study, about(row)], sort_keys=True))
+    found = list[Study[V]]()
+    for mine in groups.values():
+        latest = {tuple(getattr(row, name) for name in (*varied, "seed")): row for row in mine}
+        told = ", ".join(f"{name} {value}" for name, value in mine[0].study.items())
+        alike = [other for other in groups.values() if about(other[0]) == about(mine[0])]
+        place = next(index for index, other in enumerate(alike, 1) if other is mine)
+        several = len(alike) > 1
+        found.append(Study(f"-{place}" * several, f" ({told})" * several, list(latest.values())))
+    return found
+
+
+def means(groups: Mapping[str, Sequence[Variant]], name: str, first: str) -> Table:
+    """Means over seeds of all figures, and their range where there are several, a line per group."""
+    names = sorted({key for rows in groups.values() for row in rows for key in row.figures})
+    lines = []
+    for group, mine in groups.items():
+        cells = []
+        for key in names:
+            values = [r.figures[key] for r in mine if key in r.figures]
+            spread = f" [{min(values):.3f}, {max(values):.3f}]" if len(values) > 1 else ""
+            cells.append(number(fmean(values)) + spread if values else "–")
+        lines.append([group, str(len(mine)), *cells])
+    return Table(name, [first, "seeds", *names], lines)

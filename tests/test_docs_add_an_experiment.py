@@ -1,0 +1,63 @@
+"""docs/add-an-experiment.md is run as it stands: from outside the package, in two files and one line."""
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from lrc_jepa import cli
+from lrc_jepa.commands import lab
+from lrc_jepa.experiments import EXPERIMENTS
+from lrc_jepa.records import KINDS
+from lrc_jepa.records.schema import schema
+from lrc_jepa.report.page import write_page
+from lrc_jepa.rows import read_rows
+from lrc_jepa.run import open_run
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "add-an-experiment.md"
+
+
+@pytest.fixture
+def shade(tmp_path, monkeypatch):
+    """The page's experiment, known while a test runs."""
+    measures, shows, line = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.S)
+    (tmp_path / "shade.py").write_text(measures)
+    (tmp_path / "shade_section.py").write_text(shows)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert len([part for part in line.splitlines() if part.startswith("EXPERIMENTS")]) == 1
+    exec(compile(line, str(PAGE), "exec"), {})
+    yield
+    del EXPERIMENTS["shade"]
+    KINDS.pop("shade", None)
+    for name in ("shade", "shade_section"):
+        sys.modules.pop(name, None)
+
+
+def test_the_pages_experiment_is_a_command_a_part_of_the_laboratory_and_a_section(
+    run, shade, tmp_path, capsys
+):
+    home = tmp_path / "run"
+    shutil.copytree(run, home)
+    assert "read brightness" in cli.usage()
+    with pytest.raises(SystemExit):
+        cli.run(["shade", "--help"])
+    shown = capsys.readouterr().out
+    assert "Frames, spread evenly" in shown and "Folder of a run or of a checkpoint" in shown
+    assert cli.run(["shade", "--frames", "40", str(home), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    (row,) = read_rows(home / "results.jsonl", "shade")
+    assert told["r"] == row["r"] and row["frames"] == 40 and row["metric"] == "shade.v1"
+    work = {w.name: w for w in lab.work_on(open_run(home), lab.LabArgs((home,), quick=True))}
+    assert not work["shade"].done()  # 40 frames are not 50
+    work["shade"].do()
+    assert work["shade"].done() and work["shade"].seconds > 1
+    text = write_page([home], tmp_path / "page").read_text()
+    assert "<h2>Brightness</h2>" in text and "Not shown: 1 rows" in text
+
+
+def test_the_schema_in_the_docs_is_the_one_in_the_code():
+    assert (ROOT / "docs" / "rows.md").read_text() == schema()
