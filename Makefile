@@ -12,7 +12,8 @@ demo: $(VENV)/.core
 test: $(VENV)/.full
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-# Faults at every step, kills, full disks: hours. Figures go to torture.jsonl and docs/robustness.md.
+# Faults at every step, kills, full disks, damaged inputs, fuzzing: hours. Figures go to torture.jsonl and
+# docs/robustness.md.
 torture: $(VENV)/.full
 	LRC_KILLS=100 $(BIN)/python -m pytest -o timeout=0 -o faulthandler_timeout=0 tests/torture tests/test_faults.py
 

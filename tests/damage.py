@@ -6,6 +6,7 @@ its name. Each draws what to do from the generator, so a seed says exactly what 
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import pickle
@@ -355,48 +356,51 @@ class Acts:
         return self.call, self.arguments
 
 
-def hostile_pickle(rng, sandbox: Path) -> bytes:
+def acting_pickles(sandbox: Path) -> list[bytes]:
+    """Pickles that leave the canary in the sandbox when they are run, each by another way."""
     import builtins
-    import functools
     import os
     import subprocess
 
     touch = f"touch {sandbox / CANARY}"
     code = f"open({str(sandbox / CANARY)!r}, 'w')"
+    return [
+        pickle.dumps(Acts(os.system, touch)),
+        pickle.dumps([Acts(os.system, touch)]),
+        pickle.dumps({"full_state": Acts(builtins.eval, code)}),
+        pickle.dumps(Acts(builtins.exec, code), protocol=0),
+        pickle.dumps(Acts(subprocess.Popen, ["touch", str(sandbox / CANARY)])),
+        f"cos\nsystem\n(S'{touch}'\ntR.".encode(),
+        f"(S'{touch}'\nios\nsystem\n.".encode(),
+        pickle.dumps(np.array([Acts(os.system, touch)], dtype=object)),
+    ]
+
+
+def odd_pickles(rng) -> list[bytes]:
+    """Pickles that are broken, ask for much, or hold what nobody expects."""
     array = pickle.dumps(np.arange(4.0))
-    options = [
-        lambda: pickle.dumps(Acts(os.system, touch)),
-        lambda: pickle.dumps([Acts(os.system, touch)]),
-        lambda: pickle.dumps({"full_state": Acts(builtins.eval, code)}),
-        lambda: pickle.dumps(Acts(builtins.exec, code), protocol=0),
-        lambda: pickle.dumps(Acts(subprocess.Popen, ["touch", str(sandbox / CANARY)])),
-        lambda: pickle.dumps(Acts(functools.partial, os.system, touch)),
-        lambda: f"cos\nsystem\n(S'{touch}'\ntR.".encode(),
-        lambda: f"(S'{touch}'\nios\nsystem\n.".encode(),
-        lambda: b"\x80\x04\x8c\x05posix\x8c\x06system\x93.",
-        lambda: array.replace(b"_reconstruct", b"fromregex\0\0\0"),
-        lambda: b"cnumpy\ndtype\n}S'__setstate__'\nI1\nsb.",  # changes a class instead of an object
-        lambda: b"\x80\x02" + b"K\x01r" + struct.pack("<I", (1 << 32) - 1) + b".",  # a memo of 64 GB
-        lambda: b"\x80\x04]\x94h\x00a.",  # a list that contains itself
-        lambda: b"\x80\x02" + b"](" * 3000 + b"." ,
-        lambda: b"\x80\x04\x8e" + struct.pack("<Q", 1 << 60) + b"x.",
-        lambda: array.replace(struct.pack("<B", 4) + b"\x85", b"\xff\x85"),
-        lambda: pickle.dumps(np.array([Acts(os.system, touch)], dtype=object)),
-        lambda: pickle.dumps(np.zeros(3, [("a", "f4")])),
-        lambda: pickle.dumps(np.arange(4.0)).replace(b"f8", b"O8"),
-        lambda: pickle.dumps({1, 2, 3}),
-        lambda: pickle.dumps("text"),
-        lambda: pickle.dumps([]),
-        lambda: pickle.dumps(-1),
-        lambda: pickle.dumps([3, "4"]),
-        lambda: pickle.dumps([0, 0]),
-        lambda: pickle.dumps([3, -4]),
-        lambda: pickle.dumps({"full_state": [[1, 2], [3]]}),
-        lambda: pickle.dumps([{"actions": None}] * 3),
-        lambda: pickle.dumps([{"actions": np.zeros(2)}] * 100),
-        lambda: rng.bytes(60),
-    ]  # fmt: skip
-    return pick(rng, options)()
+    return [
+        pickle.dumps(Acts(functools.partial, print, "no")),
+        b"\x80\x04\x8c\x05posix\x8c\x06system\x93.",
+        array.replace(b"_reconstruct", b"fromregex\0\0\0"),
+        b"cnumpy\ndtype\n}S'__setstate__'\nI1\nsb.",  # changes a class instead of an object
+        b"\x80\x02" + b"K\x01r" + struct.pack("<I", (1 << 32) - 1) + b".",  # a memo of 64 GB
+        b"\x80\x04]\x94h\x00a.",  # a list that contains itself
+        b"\x80\x02" + b"](" * 3000 + b".",
+        b"\x80\x04\x8e" + struct.pack("<Q", 1 << 60) + b"x.",
+        b"\x80\x05\x96" + struct.pack("<Q", int(rng.integers(1 << 28, 1 << 32))) + b"x.",
+        b"\x80\x04(" + b"]" * int(rng.integers(1 << 16, 1 << 18)) + b"l.",
+        array.replace(struct.pack("<B", 4) + b"\x85", b"\xff\x85"),
+        array.replace(b"f8", b"O8"),
+        *(pickle.dumps(value) for value in (np.zeros(3, [("a", "f4")]), {1, 2, 3}, "text", [], -1)),
+        *(pickle.dumps(value) for value in ([3, "4"], [0, 0], [3, -4], {"full_state": [[1, 2], [3]]})),
+        *(pickle.dumps([{"actions": value}] * n) for value, n in ((None, 3), (np.zeros(2), 100))),
+        rng.bytes(60),
+    ]
+
+
+def hostile_pickle(rng, sandbox: Path) -> bytes:
+    return pick(rng, acting_pickles(sandbox) + odd_pickles(rng))
 
 
 def pickles(*names: str) -> Damage:
@@ -540,6 +544,28 @@ def chunks(root, rng, sandbox) -> str:
     else:
         first.write_bytes(rng.bytes(40))
     return f"chunk {kind} {first.parent.name}"
+
+
+def let_zarr_unpickle() -> None:
+    """Newer versions of its codecs refuse by themselves; what is tested is that nobody asks them."""
+    import numcodecs.pickles
+
+    numcodecs.pickles.ALLOW_UNSAFE_PICKLE_DECODE = True
+
+
+def zarr_pickle(root, rng, sandbox) -> str:
+    """Let an array be unpickled, by a codec that zarr knows, and give it a pickle that acts."""
+    described = pick(rng, files_of(root, ".zarray"))
+    array = json.loads(described.read_text())
+    codecs = [{"id": "vlen-utf8"}, {"id": "pickle", "protocol": 5}]  # the first makes zarr accept the type
+    described.write_text(
+        json.dumps(array | {"dtype": "|O", "fill_value": "", "filters": codecs, "compressor": None})
+    )
+    data = pick(rng, acting_pickles(sandbox))
+    for part in files_of(described.parent):
+        if part.name[0].isdigit():
+            part.write_bytes(data)
+    return f"pickle by zarr in {described.parent.name}"
 
 
 def store_column(root, rng, sandbox) -> str:
