@@ -121,11 +121,15 @@ def test_help_loads_no_torch_and_says_the_same(run, capsys, monkeypatch):
 
 
 def test_help_shows_the_values_of_the_recipe_or_run(run, capsys):
-    assert "--model.latent N" in (said := printed(["train", "tworoom-lrc-debug", "--help-all"], capsys))
-    assert "(at least 1; default: 8)" in said.partition("--model.latent N")[2].partition("--model.")[0]
-    of_run = printed(["plan", run, "--help"], capsys).partition("--samples N")[2].partition("--iter")[0]
-    of_none = printed(["plan", "--help"], capsys).partition("--samples N")[2].partition("--iter")[0]
-    assert "default: 16" in of_run and "default" not in of_none
+    def said_of(option, *words):  # lines are folded to the width of the terminal
+        after = printed(list(words), capsys).partition(option)[2]
+        return " ".join(after.partition(" --")[0].split())
+
+    assert "(at least 1; default: 8)" in said_of(
+        "--model.latent N", "train", "tworoom-lrc-debug", "--help-all"
+    )
+    assert "default: 16" in said_of("--samples N", "plan", run, "--help")
+    assert "default" not in said_of("--samples N", "plan", "--help")
 
 
 def test_the_units_of_stress_levels_are_written(capsys):
