@@ -15,9 +15,14 @@ import signal
 import subprocess
 import sys
 import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+import pytest
 
 KINDS = ("write", "fsync", "rename", "mkdir", "read", "create")
 MODES = ("once", "on", "kill")
@@ -56,6 +61,7 @@ class Commands:
     """A process that runs commands in children of its own."""
 
     def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
         library = folder / "faulty.so"
         subprocess.run(
             ["cc", "-O1", "-shared", "-fPIC", "-o", library, HERE / "faulty.c", "-ldl"], check=True
@@ -116,6 +122,26 @@ def left_over(home: Path) -> list[str]:
     return [str(p.relative_to(home)) for p in home.rglob("*") if p.name.endswith(suffixes)]
 
 
+@contextmanager
+def small_disk(place: Path, size: int) -> Iterator[Callable[[int], None]]:
+    """A file system of `size` bytes; yields a function that makes it larger."""
+    place.mkdir()
+
+    def mount(*options: str) -> None:
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", *options, "tmpfs", place], capture_output=True, text=True
+        )
+        if done.returncode:
+            pytest.skip(f"mounting is not allowed here ({done.stderr.strip()})")
+
+    mount("-o", f"size={size}")
+    try:
+        yield lambda size: mount("-o", f"remount,size={size}")
+    finally:
+        subprocess.run(["umount", place], check=True)
+        place.rmdir()
+
+
 class Bench:
     """Runs scenarios under faults, case by case, and counts."""
 
@@ -165,6 +191,45 @@ class Bench:
             error.add_note(told)
             raise
         name = "killed" if ended.code < 0 else "refused" if ended.code else "unharmed"
+        self.counts[name] = self.counts.get(name, 0) + 1
+
+    def check_full(self, scenario: Scenario, spare: int) -> None:
+        """One case on a disk that has only `spare` bytes left, and then more."""
+        self.reference(scenario)
+        used = sum(4096 + -(-p.stat().st_size // 4096) * 4096 for p in scenario.before.rglob("*"))
+        with small_disk(self.folder / "disk", used + spare) as enlarge:
+            home = self.folder / "disk" / "home"
+            shutil.copytree(scenario.before, home)
+            ended = self.commands.run(scenario.command(home), home)
+            told = f"{scenario.name} with {spare} bytes: code {ended.code}, said {ended.said[-2000:]!r}"
+            assert ended.code in (0, 2) and "Traceback" not in ended.said, told
+            try:
+                scenario.sound(home)
+                enlarge(used + (1 << 28))
+                following = self.commands.run(scenario.again(home), home)
+                assert following.code == 0, f"the next run ended with {following}"
+                assert scenario.done(home) == self.expected[scenario.name][1]
+                assert left_over(home) == []
+            except Exception as error:
+                error.add_note(told)
+                raise
+            name = "full" if ended.code else "fitted"
+            self.counts[name] = self.counts.get(name, 0) + 1
+
+    def check_two(self, scenario: Scenario, other: Commands) -> None:
+        """The same command twice at a time: each ends well or is refused, and the work is done once or twice."""
+        self.reference(scenario)
+        home = self._fresh(scenario)
+        with ThreadPoolExecutor(2) as pool:
+            running = [pool.submit(c.run, scenario.command(home), home) for c in (self.commands, other)]
+            ended = [future.result() for future in running]
+        codes = sorted(e.code for e in ended)
+        assert codes in ([0, 0], [0, 2]), ended
+        for refused in (e for e in ended if e.code):
+            assert "is in use by" in refused.said or "already" in refused.said, refused
+        assert scenario.done(home) == self.expected[scenario.name][1]
+        assert left_over(home) == []
+        name = "both" if codes == [0, 0] else "one refused"
         self.counts[name] = self.counts.get(name, 0) + 1
 
     def _fresh(self, scenario: Scenario) -> Path:

@@ -218,6 +218,8 @@ class Made:
     def home(self, name: str, *parts: Path) -> Path:
         """A folder with copies of some of these."""
         home = self.folder / "homes" / name
+        if home.exists():
+            return home
         home.mkdir(parents=True)
         for part in parts:
             if part.is_dir():

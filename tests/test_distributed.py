@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import nn
-from training import CPU, in_processes, make_store, pieces_of, small_run
+from training import CPU, in_processes, make_store, pieces_of, small_run, with_deaths
 
 from lrc_jepa.collective import all_rows, alone, rank, total, world_size
 from lrc_jepa.config import SigRegConfig
@@ -24,6 +24,8 @@ from lrc_jepa.objectives.sigreg import directions, sigreg
 from lrc_jepa.objectives.terms import TERMS
 from lrc_jepa.objectives.vicreg import covariance_penalty, variance_hinge
 from lrc_jepa.recipes import get_recipe
+from lrc_jepa.training import checkpoint, loop
+from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint
 from lrc_jepa.training.distributed import check_shares, spread
 from lrc_jepa.training.feed import Feed
 from lrc_jepa.training.loop import fit
@@ -336,6 +338,59 @@ def test_two_processes_train_as_one_does_and_either_can_resume_the_other(data, t
     assert len(set(steps)) == len(steps)  # rank 0 alone writes, and only once
     assert (lines[-2]["step"], lines[-2]["kind"]) == (6, "train")
     assert lines[-2]["total"] == pytest.approx(reference[-2]["total"], rel=1e-4)
+
+
+PHASES = {  # where a rank is killed: the rank, the module, the function, and which call of it
+    "the first rank before the first step": (0, loop, "_start", 1),
+    "another rank before the first step": (1, loop, "_start", 1),
+    "another rank within a step": (1, loop, "train_step", 4),
+    "the first rank within a step": (0, loop, "train_step", 4),
+    "the first rank while it examines": (0, loop, "collapse_alarm", 1),
+    "the first rank while it saves": (0, checkpoint, "file_digest", 3),
+    "the first rank while it prunes": (0, loop, "prune", 2),
+    "another rank while the first one saves": (1, loop, "wait_for_all", 1),
+}
+
+
+def trained_until_killed(data, run, phase):
+    """Train on 2 processes, one of which is killed on the way -> what the other one says."""
+    victim, module, name, number = PHASES[phase]
+    if rank() == victim:
+        sound, calls = getattr(module, name), []
+
+        def deadly(*arguments, **options):
+            calls.append(name)
+            if len(calls) == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return sound(*arguments, **options)
+
+        setattr(module, name, deadly)
+    return trained(data, run, 6, False)
+
+
+@pytest.fixture(scope="module")
+def on_two(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two")
+    in_processes(2, trained, data, folder / "run", 6, False, meeting=folder / "m")
+    return folder / "run"
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_rank_that_is_killed_ends_the_run_and_it_resumes_to_the_same_weights(phase, data, on_two, tmp_path):
+    run = tmp_path / "run"
+    found, codes = with_deaths(2, trained_until_killed, data, run, phase, meeting=tmp_path / "m")
+    victim = PHASES[phase][0]
+    assert codes[victim] == -signal.SIGKILL
+    told = "another process of this run ended, so this one stops; --resume continues"
+    assert found[1 - victim] in (("BadInput", 0, told), ("done", 6, ""))
+    for path in list_checkpoints(run):
+        load_checkpoint(path)
+    in_processes(2, trained, data, run, 6, True, meeting=tmp_path / "again")
+    assert (
+        load_checkpoint(list_checkpoints(run)[-1]).digest
+        == load_checkpoint(list_checkpoints(on_two)[-1]).digest
+    )
+    assert not list(run.rglob("*.partial")) and not list(run.rglob("*.lock"))
 
 
 def test_the_command_starts_processes_and_gives_one_answer(data, tmp_path):

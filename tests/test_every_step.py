@@ -4,7 +4,7 @@ import random
 import shutil
 
 import pytest
-from faulty import Bench
+from faulty import Bench, Commands
 from scenarios import Made
 
 pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler to build the faults with")
@@ -30,6 +30,20 @@ def test_a_fault_at_any_step_leaves_the_whole_or_the_old_and_the_next_run_goes_o
     assert len(faults) > 30
     for fault in random.Random(0).sample(faults, SAMPLE[name]):
         bench.check(scenario, fault)
+
+
+@pytest.mark.parametrize(("name", "spare"), [("collect over another", 60_000), ("resume", 60_000)])
+def test_a_disk_that_is_really_full(name, spare, bench, made):
+    bench.counts.clear()
+    bench.check_full(made.scenario(name), spare)
+    assert bench.counts == {"full": 1}
+
+
+def test_two_at_a_time(bench, made, tmp_path):
+    other = Commands(tmp_path / "other")
+    for name in ("collect", "recover"):
+        bench.check_two(made.scenario(name), other)
+    other.close()
 
 
 def test_the_bench_notices_what_is_not_sound(bench, made):

@@ -93,6 +93,14 @@ def test_bfloat16_on_the_cpu_is_near_float32(plain, data):
     assert cosine > 0.92, cosine
 
 
+def test_only_a_model_with_an_idle_part_is_searched_for_unused_weights(data):
+    """The search costs a walk through the graph at each step."""
+    config = small_run()
+    assert not pieces_of(config, data, "unused").network.may_leave_parts_out()
+    idle = replace(config, objective=replace(config.objective, weights={"prediction": 1.0}))
+    assert pieces_of(idle, data, "unused").network.may_leave_parts_out()
+
+
 @pytest.mark.parametrize("train", [{"chunks": 3}, {"precision": "bfloat16"}])
 def test_a_run_so_trained_can_be_resumed_to_the_same_weights(train, data, tmp_path):
     config = small_run(steps=4, save_every=2, health_every=4, **train)

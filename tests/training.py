@@ -64,6 +64,24 @@ def _enter(function, rank, world, meeting, answers, arguments):
         dist.destroy_process_group()
 
 
+def with_deaths(world, function, *arguments, meeting):
+    """Like `in_processes`, but some may die -> the answers of the others by rank; nobody may hang."""
+    context = forkserver()
+    answers = context.Queue()
+    processes = [
+        context.Process(target=_enter, args=(function, rank, world, str(meeting), answers, arguments))
+        for rank in range(world)
+    ]
+    for process in processes:
+        process.start()
+    found = {}
+    while any(process.exitcode is None for process in processes) or not answers.empty():
+        with suppress(queue.Empty):
+            number, answer = answers.get(timeout=0.1)
+            found[number] = answer
+    return found, [process.exitcode for process in processes]
+
+
 def in_processes(world, function, *arguments, meeting):
     """Call a function in `world` gloo processes -> their answers by rank; errors are raised."""
     with suppress(FileNotFoundError):

@@ -1,16 +1,9 @@
 """Every fault of every command that writes; hours. `make torture` runs this and prints the figures."""
 
-import json
-import os
-import sys
-import time
-from pathlib import Path
-
 import pytest
 from faulty import Bench
 from scenarios import SCENARIOS, Made
-
-FIGURES = Path(os.environ.get("LRC_TORTURE_FIGURES", "torture.jsonl"))
+from torture_figures import record
 
 
 @pytest.fixture(scope="module")
@@ -25,20 +18,11 @@ def made(bench):
     return Made(bench.folder, bench.must)
 
 
-@pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_fault(name, bench, made):
-    scenario, began, lost = made.scenario(name), time.time(), []
+    scenario = made.scenario(name)
     faults = bench.faults(scenario)
-    bench.counts.clear()
-    for fault in faults:
-        try:
-            bench.check(scenario, fault)
-        except AssertionError as error:
-            lost.append(f"{fault}: {error} {getattr(error, '__notes__', '')}")
-    figures = {"scenario": name, "cases": len(faults), **bench.counts, "lost": len(lost)}
-    figures["seconds"] = round(time.time() - began)
-    with FIGURES.open("a") as handle:
-        handle.write(json.dumps(figures) + "\n")
-    sys.stdout.write(f"{figures}\n")
-    assert not lost, "\n".join(lost)
+    with record(f"faults: {name}", bench, len(faults)) as attempt:
+        for fault in faults:
+            with attempt(fault):
+                bench.check(scenario, fault)

@@ -62,6 +62,18 @@ def team(device: torch.device) -> Iterator[torch.device]:
         dist.destroy_process_group()
 
 
+@contextmanager
+def all_alive() -> Iterator[None]:
+    """Say in one sentence that another process is gone, which this one can only see as a lost connection."""
+    try:
+        yield
+    except RuntimeError as error:
+        lost = isinstance(error, dist.DistError) or "gloo" in str(error) or "onnection" in str(error)
+        if world_size() == 1 or not lost:
+            raise
+        raise BadInput("another process of this run ended, so this one stops; --resume continues") from None
+
+
 def check_shares(config: TrainConfig, world: int) -> None:
     """Refuse a batch that cannot be shared out evenly: then a mean of means is not the mean."""
     if config.batch_size % world or config.batch_size < 2 * world:

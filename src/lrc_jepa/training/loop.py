@@ -41,7 +41,15 @@ from lrc_jepa.training.checkpoint import (
     save_checkpoint,
     sweep,
 )
-from lrc_jepa.training.distributed import StopVote, agree, check_shares, mean_over_ranks, spread, wait_for_all
+from lrc_jepa.training.distributed import (
+    StopVote,
+    agree,
+    all_alive,
+    check_shares,
+    mean_over_ranks,
+    spread,
+    wait_for_all,
+)
 from lrc_jepa.training.feed import Feed
 from lrc_jepa.training.gradients import gradient_figures
 from lrc_jepa.training.health import HealthCheck, collapse_alarm
@@ -210,7 +218,7 @@ def fit(pieces: Pieces, *, resume: bool = False, watch: Watcher = lambda progres
     Under torchrun every process calls this; rank 0 alone writes, watches and examines, and keeps other
     commands away from the run's folder.
     """
-    with ExitStack() as held:
+    with ExitStack() as held, all_alive():
         return _steps(pieces, _start(pieces, resume, watch, held), watch)
 
 

@@ -14,6 +14,7 @@ from lrc_jepa.objectives import Objective
 from lrc_jepa.objectives.terms import TERMS
 from lrc_jepa.types import Clip
 
+GIVEN = {"actions", "episodes"}  # outputs that come from the clip as they are, from no weight
 CHUNKED = ("encoder", "decoder")  # the parts whose activations fill the memory
 
 
@@ -37,7 +38,7 @@ class Network(nn.Module):
     def may_leave_parts_out(self) -> bool:
         """Whether a part of the model feeds no active term, so that some weights get no gradient."""
         needed = {field for name in self.objective.active for field in TERMS[name].needs}
-        return bool(self.model.provides() - needed - {"actions"})
+        return bool(self.model.provides() - needed - GIVEN)
 
 
 def compute_in_chunks(name: str, module: nn.Module, chunks: int) -> None:
