@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 import queue
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -64,8 +64,9 @@ def _enter(function, rank, world, meeting, answers, arguments):
         dist.destroy_process_group()
 
 
-def with_deaths(world, function, *arguments, meeting):
-    """Like `in_processes`, but some may die -> the answers of the others by rank; nobody may hang."""
+@contextmanager
+def _started(world, function, arguments, meeting):
+    """`world` gloo processes that call a function, and the queue of their answers; none outlives the block."""
     context = forkserver()
     answers = context.Queue()
     processes = [
@@ -74,36 +75,40 @@ def with_deaths(world, function, *arguments, meeting):
     ]
     for process in processes:
         process.start()
+    try:
+        yield processes, answers
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+
+
+def with_deaths(world, function, *arguments, meeting):
+    """Like `in_processes`, but some may die -> the answers of the others by rank, and all exit codes."""
     found = {}
-    while any(process.exitcode is None for process in processes) or not answers.empty():
-        with suppress(queue.Empty):
-            number, answer = answers.get(timeout=0.1)
-            found[number] = answer
-    return found, [process.exitcode for process in processes]
+    with _started(world, function, arguments, meeting) as (processes, answers):
+        while any(process.exitcode is None for process in processes) or not answers.empty():
+            with suppress(queue.Empty):
+                number, answer = answers.get(timeout=0.1)
+                found[number] = answer
+        return found, [process.exitcode for process in processes]
 
 
 def in_processes(world, function, *arguments, meeting):
     """Call a function in `world` gloo processes -> their answers by rank; errors are raised."""
     with suppress(FileNotFoundError):
         Path(meeting).unlink()
-    context = forkserver()
-    answers = context.Queue()
-    processes = [
-        context.Process(target=_enter, args=(function, rank, world, str(meeting), answers, arguments))
-        for rank in range(world)
-    ]
-    for process in processes:
-        process.start()
     found = {}
-    while len(found) < world:
-        try:
-            number, answer = answers.get(timeout=1)
-            found[number] = answer
-        except queue.Empty:
-            crashed = [p.exitcode for p in processes if p.exitcode]
-            assert not crashed, f"processes ended with {crashed}"
-    for process in processes:
-        process.join()
+    with _started(world, function, arguments, meeting) as (processes, answers):
+        while len(found) < world:
+            try:
+                number, answer = answers.get(timeout=1)
+                found[number] = answer
+            except queue.Empty:
+                crashed = [p.exitcode for p in processes if p.exitcode]
+                assert not crashed, f"processes ended with {crashed}"
+        for process in processes:
+            process.join()
     for answer in found.values():
         if isinstance(answer, Exception):
             raise answer
