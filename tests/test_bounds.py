@@ -39,6 +39,29 @@ TRAIN = [
 ]
 
 
+NO_TERMS = [f"--objective.weights.{name}=0" for name in ("prediction", "sigreg", "context", "reconstruction")]
+OF_SYSTEMS = [
+    ("lrc", NO_TERMS, "objective.weights must give at least one term a weight above 0"),
+    (
+        "c-jepa",
+        ["--clip.targets", "3"],
+        "the family slots predicts one frame of a clip: clip.targets is 1, not 3",
+    ),
+    ("dino-wm", ["--clip.targets", "3"], "the family patches predicts one frame of a clip"),
+    ("c-jepa", ["--model.slots.masked", "9"], "of 4 slots at most 3 can be masked"),
+]
+
+
+@pytest.mark.parametrize(("system", "words", "message"), OF_SYSTEMS)
+def test_what_a_system_cannot_do_is_refused_before_the_old_run_goes(
+    system, words, message, store, run, capsys
+):
+    before = contents(run)
+    data = ("--data", store.path, "--out", run, "--overwrite")
+    refused("train", f"tworoom-{system}-debug", *words, *data, capsys=capsys, match=message)
+    assert contents(run) == before
+
+
 def contents(folder):
     return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
@@ -66,6 +89,8 @@ OTHERS = [
     (["bench", "plan", "--rounds", "0"], "--rounds must be at least 1, not 0"),
     (["recover", "RUN", "--scenes", "0"], "--scenes must be at least 1, not 0"),
     (["probe", "RUN", "--test-share", "1"], "--test-share must be above 0 and below 1, not 1.0"),
+    (["plan", "RUN", "--manifest", "NEW"], "there is no manifest at "),
+    (["bench", "plan", "--systems", "NEW"], "there is no checkpoint under "),
     (["report", "CHECKPOINT"], "is a checkpoint; a report is of its run: lrc report RUN"),
 ]
 

@@ -257,6 +257,11 @@ class ObjectiveConfig(Checked):
     temperature: Positive = 0.1
     """Of the `consistency` term, which tells a slot's next state from the other slots."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not any(self.weights.values()):
+            raise BadInput("objective.weights must give at least one term a weight above 0")
+
 
 @dataclass(frozen=True)
 class TrainConfig(Checked):

@@ -56,6 +56,8 @@ class Manifest:
     @classmethod
     def load(cls, path: Path) -> Manifest:
         """Read what `save` wrote, now or in format 1."""
+        if not path.is_file():
+            raise BadInput(f"there is no manifest at {path}")
         value = read_json(path, "manifest")
         old = value.get("format") == 1
         wanted = set(cls.__dataclass_fields__) - ({"lead"} if old else set())

@@ -63,6 +63,10 @@ class PatchModel(Seeing):
             raise BadInput("the family patches plans in frozen features: name a model.backbone")
         if model.latent != model.encoder.width:
             raise BadInput(f"the latent of patches is as wide as the backbone: {model.encoder.width}")
+        if clip.targets != 1:
+            raise BadInput(
+                f"the family patches predicts one frame of a clip: clip.targets is 1, not {clip.targets}"
+            )
         channels = model.predictor.action_channels
         self.visual = model.encoder.width
         self.tiled = channels if model.proprio else 0
@@ -128,9 +132,7 @@ class PatchModel(Seeing):
 
     def outputs(self, clip: Clip) -> Outputs:
         """States, predictions from recorded frames, and targets that no gradient changes."""
-        count, history = clip.actions.shape[1], self.spec.history
-        if count > history:
-            raise BadInput(f"a clip of the family patches has at most {history + 1} frames, not {count + 1}")
+        count = clip.actions.shape[1]
         z = self._state(self.clip_tokens(clip), (clip.size, count + 1), clip.proprio)
         return Outputs(
             z=z,

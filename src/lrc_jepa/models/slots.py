@@ -187,6 +187,10 @@ class SlotModel(Seeing):
             raise BadInput("the family slots groups frozen features into objects: name a model.backbone")
         if not 0 <= model.slots.masked < model.slots.count:
             raise BadInput(f"of {model.slots.count} slots at most {model.slots.count - 1} can be masked")
+        if clip.targets != 1:
+            raise BadInput(
+                f"the family slots predicts one frame of a clip: clip.targets is 1, not {clip.targets}"
+            )
         self.masked = model.slots.masked
         self.spec = Spec(
             history=clip.history,
@@ -231,9 +235,7 @@ class SlotModel(Seeing):
 
     def outputs(self, clip: Clip) -> Outputs:
         """Slots, rebuilt features, hidden slots, and the next frame from every length of history."""
-        count, history = clip.actions.shape[1], self.spec.history
-        if count != history:
-            raise BadInput(f"a clip of the family slots has {history + 1} frames, not {count + 1}")
+        count = clip.actions.shape[1]
         tokens = self.clip_tokens(clip).unflatten(0, (-1, count + 1))
         slots = self.slots(tokens)
         fixed = align(slots.detach())
