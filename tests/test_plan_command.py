@@ -11,13 +11,14 @@ import torch
 from PIL import Image
 from planning import ALL
 
-from lrc_jepa.commands import plan
+from lrc_jepa.commands import examine
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.data.clips import Split
 from lrc_jepa.data.deployment import Deployment
 from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.envs.collect import collect
+from lrc_jepa.evaluate import plan as planning
 from lrc_jepa.evaluate.control import make_scene, make_task
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.watched import Watched
@@ -41,7 +42,7 @@ def repeated(run, tmp_path_factory):
     """Three repetitions of four pairs, with explanations: the folder and the result."""
     out = tmp_path_factory.mktemp("plan") / "out"
     options = ["--pairs", "4", "--repetitions", "3", "--films", "1", "--explain", "--explained", "2"]
-    return out, plan.main([str(run), *options, "--out", str(out), *FEW])
+    return out, examine.main("plan", [str(run), *options, "--out", str(out), *FEW])
 
 
 def acted(folder, actor):
@@ -78,7 +79,7 @@ def test_saved_pairs_give_the_same_repetitions_again(repeated, run, tmp_path):
     out, found = repeated
     files = [str(out / f"manifest{end}.json") for end in ("", "-1", "-2")]
     new = tmp_path / "not" / "there yet"
-    again = plan.main([str(run), "--manifest", *files, "--films", "0", "--out", str(new), *FEW])
+    again = examine.main("plan", [str(run), "--manifest", *files, "--films", "0", "--out", str(new), *FEW])
     for actor, summary in found["actors"].items():
         for key in ("repetition_rates", "mean_final_distance", "low", "high"):
             assert again["actors"][actor][key] == pytest.approx(summary[key])
@@ -100,7 +101,7 @@ def test_systems_of_another_history_are_compared_on_all_pairs(repeated, store, t
     Run(tmp_path / "run").describe(config, store.path)
     fit(assemble(config, store, tmp_path / "run", torch.device("cpu")))
     options = ["--pairs", "4", "--repetitions", "3", "--films", "0"]
-    plan.main([str(tmp_path / "run"), *options, *FEW])
+    examine.main("plan", [str(tmp_path / "run"), *options, *FEW])
     assert compare(acted(repeated[0], "lrc"), acted(tmp_path / "run", "eb-jepa")).pairs == 12
 
 
@@ -128,7 +129,7 @@ def test_the_page_shows_where_plans_come_from_and_by_which_protocol(run, tmp_pat
     home = tmp_path / "run"
     shutil.copytree(run, home)
     (home / "results.jsonl").unlink(missing_ok=True)
-    plan.main([str(home), "--pairs", "4", "--films", "0", "--explain", "--repetitions", "2", *FEW])
+    examine.main("plan", [str(home), "--pairs", "4", "--films", "0", "--explain", "--repetitions", "2", *FEW])
     text = write_page([home], tmp_path / "page").read_text()
     assert "Where plans come from" in text and "what then happened" in text
     assert "<td>custom</td>" in text and "of each repetition" in text and "mean" in text
@@ -193,8 +194,9 @@ def test_protocols_have_one_word_each():
 
 def test_the_papers_protocol_is_one_flag_away(run, tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(plan, "evaluate", lambda opened, args, config: asked.append(config) or {})
-    plan.main([str(run), "--protocol", "--seed", "5", "--out", str(tmp_path)])
+    monkeypatch.setattr(planning, "choose_pairs", lambda run, config, plan: asked.append(plan) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        examine.main("plan", [str(run), "--protocol", "--seed", "5", "--out", str(tmp_path)])
     assert asked == [PlanConfig(seed=5)]
 
 
@@ -203,7 +205,9 @@ def test_short_held_out_episodes_are_planned_and_imagined_as_far_as_they_go(run,
     data = tmp_path / "data"
     collect(get_world("tworoom"), data, episodes=8, size=32, appearance=Appearance(), seed=0, length=41)
     out = tmp_path / "out"
-    plan.main([str(run), "--data", str(data), "--pairs", "3", "--films", "0", "--out", str(out), *FEW])
+    examine.main(
+        "plan", [str(run), "--data", str(data), "--pairs", "3", "--films", "0", "--out", str(out), *FEW]
+    )
     rows = read_rows(out / "results.jsonl")
     assert [r["steps_ahead"] for r in rows if r["kind"] == "openloop"] == list(range(1, 9))
     assert sum(r["kind"] == "control" and r["actor"] == "lrc" and not r["trivial"] for r in rows) == 3

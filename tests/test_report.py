@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from browser import check_page, look
 
-from lrc_jepa.commands import plan
+from lrc_jepa.commands import examine
 from lrc_jepa.errors import BadInput
 from lrc_jepa.report.page import write_page
 from lrc_jepa.report.stats import bootstrap_difference, mcnemar, wilson
@@ -46,7 +46,7 @@ def test_rows_survive_a_torn_line(tmp_path):
 @pytest.fixture(scope="module")
 def page(run, tmp_path_factory):
     out = tmp_path_factory.mktemp("page")
-    plan.main([str(run), "--pairs", "12", "--films", "2"])
+    examine.main("plan", [str(run), "--pairs", "12", "--films", "2"])
     return write_page([run], out / "report")
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from conftest import DEBUG
 
-from lrc_jepa.commands import plan
+from lrc_jepa.commands import examine
 from lrc_jepa.errors import BadInput
 from lrc_jepa.run import FILES, FOLDERS, Run, load, open_run
 from lrc_jepa.training import checkpoint as checkpoints
@@ -25,7 +25,7 @@ def test_planning_loads_and_hashes_the_checkpoint_once(run, tmp_path, monkeypatc
     verified = []
     verify = checkpoints.verify
     monkeypatch.setattr(checkpoints, "verify", lambda path: verified.append(path) or verify(path))
-    plan.main([str(run), "--pairs", "1", "--films", "0", "--out", str(tmp_path)])
+    examine.main("plan", [str(run), "--pairs", "1", "--films", "0", "--out", str(tmp_path)])
     assert len(verified) == 1
 
 
@@ -52,11 +52,9 @@ def test_what_evaluations_leave_belongs_to_the_layout(run, tmp_path):
     """Everything that planning, interventions and training put into a run's folder is cleared with it."""
     import shutil
 
-    from lrc_jepa.commands import examine
-
     home = tmp_path / "run"
     shutil.copytree(run, home)
-    plan.main([str(home), "--pairs", "1", "--films", "1", "--explain"])
+    examine.main("plan", [str(home), "--pairs", "1", "--films", "1", "--explain"])
     examine.main("intervene", [str(home)])
     assert (home / "pictures").is_dir() and (home / "films").is_dir()
     Run(home).clear()

@@ -8,10 +8,11 @@ from made_formats import episodes, swm_hdf5
 from test_cli import lrc
 from test_writing import Other
 
-from lrc_jepa.commands import lab, plan
+from lrc_jepa.commands import lab
 from lrc_jepa.data.importers import import_dataset
 from lrc_jepa.data.store import Store, StoreWriter
 from lrc_jepa.data.streaming import JOURNAL, StreamWriter, work_folder
+from lrc_jepa.evaluate import plan
 from lrc_jepa.locks import hold
 from lrc_jepa.records import Picture, Rollout
 from lrc_jepa.report import page

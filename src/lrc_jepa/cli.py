@@ -27,7 +27,6 @@ COMMANDS = {
     "data": "info, validate, import, export; frozen features, object masks",
     "train": "train a recipe on a dataset",
     "import-checkpoint": "read weights that were trained elsewhere (the public LeWM's)",
-    "plan": "reach image goals with a trained model, beside reference policies",
     "ablate": "vary one field of a recipe and measure what it does",
     "lab": "every experiment that applies to a run, and one page",
     "theory": "train in a world whose optimum is known, and compare with the theorem",
@@ -39,9 +38,9 @@ COMMANDS = {
 
 
 def commands() -> dict[str, str]:
-    """Every command, the experiments after planning."""
+    """Every command, the experiments after what makes a run."""
     found = {name: experiment.command for name, experiment in EXPERIMENTS.items() if experiment.command}
-    after = list(COMMANDS).index("plan") + 1
+    after = list(COMMANDS).index("import-checkpoint") + 1
     known = list(COMMANDS.items())
     return dict([*known[:after], *found.items(), *known[after:]])
 

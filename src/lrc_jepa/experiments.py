@@ -42,7 +42,7 @@ def _shown(name: str) -> Experiment:
 
 
 EXPERIMENTS: dict[str, Experiment] = {
-    "plan": _shown("plan"),
+    "plan": _own("plan", "reach image goals with a trained model, beside reference policies"),
     "explain": _shown("explain"),
     "planners": _shown("planners"),
     "imagine": _own("imagine", "imagine along recorded actions, and compare with what was recorded"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lrc_jepa.bounds import Seed
-from lrc_jepa.commands import collect, plan, report, train
+from lrc_jepa.commands import collect, examine, report, train
 from lrc_jepa.commands.arguments import parse
 from lrc_jepa.config_tree import with_value
 from lrc_jepa.console import say
@@ -78,7 +78,7 @@ def work(args: DemoArgs) -> dict[str, Any]:
     say("2. training a world model on them: no rewards, no goals, no states")
     trained = train.work(training(args, amount, data, run))
     say("3. planning to goal images of episodes it has never seen")
-    planned = plan.work(replace(plan.own_search(run), pairs=amount.pairs))
+    planned = examine.work("plan", run, pairs=amount.pairs)
     page = report.work(report.ReportArgs((run,), out=args.out / "report"))["report"]
     result = summary(planned, trained, page, time.perf_counter() - began)
     write_json(args.out / "result.json", result)

@@ -10,9 +10,11 @@ from typing import Any
 from lrc_jepa.commands.arguments import parse
 from lrc_jepa.console import say, table
 from lrc_jepa.evaluate.experiment import Measuring
-from lrc_jepa.experiments import EXPERIMENTS
+from lrc_jepa.experiments import EXPERIMENTS, Experiment
+from lrc_jepa.files import write_bytes
 from lrc_jepa.options import Positional
 from lrc_jepa.records import Measured, Record, of_rows
+from lrc_jepa.report.tables import Told
 from lrc_jepa.run import Run, open_run
 
 
@@ -40,22 +42,51 @@ def main(name: str, argv: list[str]) -> dict[str, Any]:
         """The options as the run itself would have them."""
         if "run" not in words:
             return None
-        own = measuring.own(Run(words["run"]), words) if hasattr(measuring, "own") else {}
-        return kind(run=Path(words["run"]), **own)
+        run = Path(words["run"])
+        return kind(**{**words, "run": run, **_own(measuring, run)})
 
     args: Any = parse(kind, argv, name, measuring.ABOUT, default, measuring.EXAMPLES)
-    config = measuring.Config(**{f.name: getattr(args, f.name) for f in dataclasses.fields(measuring.Config)})
-    run = open_run(args.run, args.data, args.out, args.device)
-    told = experiment.showing.told(examine(run, measuring, config))
-    table(told.title, told.columns, told.lines)
-    say(f"rows in {run.results}")
-    return {"run": str(args.run), **told.answer}
+    options = {f.name: getattr(args, f.name) for f in dataclasses.fields(measuring.Config)}
+    return work(name, args.run, args.data, args.out, args.device, **options)
 
 
-def examine(run: Run, measuring: Measuring, config: Any) -> list[Record]:
+def work(
+    name: str,
+    path: Path,
+    data: Path | None = None,
+    out: Path | None = None,
+    device: str = "auto",
+    **options: Any,
+) -> dict[str, Any]:
+    """One experiment on one run; options that are left out are the run's own, or the experiment's."""
+    experiment = EXPERIMENTS[name]
+    measuring: Measuring = experiment.measuring
+    config = measuring.Config(**{**_own(measuring, path), **options})
+    run = open_run(path, data, out, device, unbounded=options.get("unbounded", False))
+    told = experiment.showing.told(examine(run, experiment, config))
+    show(told)
+    say(f"rows in {run.results}; what is drawn lies beside them")
+    return {"run": str(path), **told.answer}
+
+
+def _own(measuring: Measuring, path: Path) -> dict[str, Any]:
+    """What is the run's own where it is not said otherwise."""
+    return measuring.own(Run(path)) if hasattr(measuring, "own") else {}
+
+
+def show(told: Told) -> None:
+    """The tables for people."""
+    for shown in told.tables:
+        table(shown.name, shown.columns, shown.rows)
+
+
+def examine(run: Run, experiment: Experiment, config: Any) -> list[Record]:
     """All rows of one evaluation, each part written as soon as it is measured."""
-    evaluation = ""
-    for part in measuring.measure(run, config):
+    evaluation, drawing = "", getattr(experiment.showing, "files", None)
+    for part in experiment.measuring.measure(run, config):
+        for name, text in drawing(part).items() if drawing else ():
+            (run.out / name).parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(run.out / name, text.encode())
         run.write([record.row() for record in part])
         evaluation = next(record.evaluation for record in part if isinstance(record, Measured))
     rows, _ = of_rows(run.rows())  # parts that an earlier, interrupted evaluation wrote are among them

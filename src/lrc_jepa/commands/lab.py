@@ -5,26 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lrc_jepa.bounds import Count
-from lrc_jepa.commands import plan, report
+from lrc_jepa.commands import report
 from lrc_jepa.commands.arguments import parse
 from lrc_jepa.commands.examine import examine
 from lrc_jepa.console import progress_bar, say, warn
-from lrc_jepa.envs import simulated
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.choice import choose
 from lrc_jepa.evaluate.experiment import Asked
-from lrc_jepa.evaluate.pace import Pace, measure_pace
+from lrc_jepa.evaluate.pace import measure_pace
 from lrc_jepa.experiments import EXPERIMENTS
 from lrc_jepa.folders import check_writable
 from lrc_jepa.locks import hold
 from lrc_jepa.options import Positional
-from lrc_jepa.records import Control, Measured, of_rows
+from lrc_jepa.records import Measured, of_rows
 from lrc_jepa.run import Run, open_run
 
 EXAMPLES = ("lrc lab runs/first --quick", "lrc lab runs/lrc runs/lwm --theory theory --also runs/ablate-q")
@@ -78,8 +77,6 @@ class Work:
 def work_on(run: Run, args: LabArgs) -> Iterator[Work]:
     """What applies to this checkpoint and these data."""
     pace, asked = measure_pace(run), Asked(args.pairs, args.quick)
-    if simulated(run.store):
-        yield _planning(run, pace, args.pairs)
     for experiment in EXPERIMENTS.values():
         if experiment.measures and (measuring := experiment.measuring).applies(run):
             for name, config in measuring.asked(run, asked).items():
@@ -87,22 +84,11 @@ def work_on(run: Run, args: LabArgs) -> Iterator[Work]:
                     run,
                     name,
                     measuring.ROWS,
-                    partial(examine, run, measuring, config),
+                    partial(examine, run, experiment, config),
                     measuring.seconds(run, config, pace),
                     partial(measuring.enough, config=config),
                     measuring.same(config) if hasattr(measuring, "same") else {},
                 )
-
-
-def _planning(run: Run, pace: Pace, pairs: int) -> Work:
-    """Planning, with open-loop errors and decoded rollouts, which come along."""
-    seconds = 8 + pace.solves(run.config.plan, run.checkpoint.deployment.spec.frameskip, pairs)
-
-    def enough(rows: list[Control]) -> bool:
-        return sum(r.actor == run.config.system and not r.trivial for r in rows) >= pairs
-
-    args = replace(plan.own_search(run.path), pairs=pairs)
-    return Work(run, "planning", Control, lambda: plan.work(args), seconds, enough)
 
 
 def _minutes(seconds: float) -> str:

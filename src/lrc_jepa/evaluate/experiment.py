@@ -47,7 +47,7 @@ class Measuring(Protocol):
     def enough(self, rows: list[Any], config: Any) -> bool:
         """Whether these rows of one evaluation make it needless."""
 
-    # Where it needs them: `own(run, words)`, options that are the run's own when they are left out, and
+    # Where it needs them: `own(run)`, options that are the run's own when they are left out, and
     # `same(config)`, what rows of one part have in common, where an experiment has several.
 
     def measure(self, run: Run, config: Any) -> Iterator[list[Record]]:

@@ -68,9 +68,9 @@ class Config(Checked):
     """The search; what is left out is as the run's own recipe says:"""
 
 
-def own(run: Run, words: dict[str, str]) -> dict[str, Any]:
+def own(run: Run) -> dict[str, Any]:
     """The options that leave the search of a run as it is."""
-    return {"kind": words["kind"], "plan": run.config.plan}
+    return {"plan": run.config.plan}
 
 
 def applies(run: Run) -> bool:

@@ -42,11 +42,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Told:
-    """What a command says when it is done: a table for people, an object for programs."""
+    """What a command says when it is done: tables for people, named by their titles; an object for programs."""
 
-    title: str
-    columns: list[str]
-    lines: list[list[str]]
+    tables: list[Table]
     answer: dict[str, Any]
 
 

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from lrc_jepa.evaluate.choice import newest
-from lrc_jepa.records import Explain
+from lrc_jepa.records import Explain, Record, only
 from lrc_jepa.report.canvas import INK, Drawing, data_address, sheet
 from lrc_jepa.report.sources import Source
 from lrc_jepa.report.tables import Section, Table
@@ -97,3 +97,8 @@ def of_run(source: Source) -> Section | None:
     )
     drawn = {f"explain-{r.pair:03d}": explanation_figure(r) for r in mine}
     return Section("Where plans come from", note, [Table("explain", columns, lines)], drawn, pictures)
+
+
+def files(rows: list[Record]) -> dict[str, str]:
+    """The figure of each explained plan, by its place in the run's folder."""
+    return {row.figure: explanation_figure(row).svg for row in only(Explain, rows)}

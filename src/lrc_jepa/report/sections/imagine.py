@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lrc_jepa.records import OpenLoop, Record, Rollout, only
 from lrc_jepa.report.sources import number
-from lrc_jepa.report.tables import Told
+from lrc_jepa.report.tables import Table, Told
 
 
 def told(rows: list[Record]) -> Told:
@@ -14,4 +14,4 @@ def told(rows: list[Record]) -> Told:
     lines = [[str(f["steps_ahead"]), *(number(f[name], 4) for name in names[1:])] for f in found]
     columns = ["blocks ahead", "squared latent error", "of no change", "variance"]
     answer = {"openloop": found, "pictures": [row.file for row in only(Rollout, rows)]}
-    return Told("imagined along recorded actions", columns, lines, answer)
+    return Told([Table("imagined along recorded actions", columns, lines)], answer)

@@ -76,4 +76,4 @@ def told(rows: list[Record]) -> Told:
         "interventions": [{name: getattr(r, name) for name in FIGURES} for r in found],
         "pictures": [picture.file for picture in only(Picture, rows)],
     }
-    return Told(title, ["", "PSNR", "where it changes", "SSIM"], lines, answer)
+    return Told([Table(title, ["", "PSNR", "where it changes", "SSIM"], lines)], answer)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from lrc_jepa.evaluate.choice import Shown, choose
-from lrc_jepa.records import Control, only
+from lrc_jepa.records import Control, Record, only
 from lrc_jepa.report import figures, paper
 from lrc_jepa.report.control import ControlSummary, compare, summarize
-from lrc_jepa.report.sources import Source, origin
-from lrc_jepa.report.tables import Section, Table
+from lrc_jepa.report.sections import explain
+from lrc_jepa.report.sources import Source, number, origin
+from lrc_jepa.report.tables import Section, Table, Told
 
 REFERENCES = ("do-nothing", "random", "expert-replay")
 
@@ -158,3 +159,58 @@ def section(sources: Sequence[Source]) -> Section | None:
             origins.append(origin(actor.label, actor.rows[0]))
             remarks += actor.shown.remarks(actor.label)
     return Section("Goals reached", NOTE, tables, drawn, origin=origins, remarks=remarks)
+
+
+def told(rows: list[Record]) -> Told:
+    """What `lrc plan` says."""
+    control = only(Control, rows)
+    names = dict.fromkeys(row.actor for row in control)
+    summaries = [summarize(row for row in control if row.actor == name) for name in names]
+    first = summaries[0]
+    answer = {
+        "system": control[0].system,
+        "protocol": first.protocol,
+        "pairs": first.pairs,
+        "repetitions": len({row.repetition for row in control}),
+        "actors": {s.actor: asdict(s) for s in summaries},
+    }
+    return Told([_reached(summaries), *_of_repetitions(summaries)], answer)
+
+
+def _reached(summaries: list[ControlSummary]) -> Table:
+    first = summaries[0]
+    lines = [
+        [
+            s.actor,
+            _percent(s.rate),
+            f"{100 * s.low:.1f} to {100 * s.high:.1f}",
+            *(_percent(rate) for rate in s.strict_rates.values()),
+            number(s.median_first_step, 0),
+            number(s.mean_final_distance, 1),
+            number(s.seconds_per_solve),
+        ]
+        for s in summaries
+    ]
+    columns = ["actor", first.criterion, "95% interval", *first.strict_rates]
+    title = f"{first.pairs} pairs ({first.trivial} trivial ones left out), protocol: {first.protocol}"
+    return Table(title, [*columns, "median step", "final distance", "s per solve"], lines)
+
+
+def _of_repetitions(summaries: list[ControlSummary]) -> list[Table]:
+    """The success of each of several repetitions."""
+    count = len(summaries[0].repetition_rates)
+    if count < 2:
+        return []
+    lines = [
+        [
+            s.actor,
+            *(f"{100 * r:.1f}" for r in (*s.repetition_rates, s.repetition_mean, s.repetition_std or 0)),
+        ]
+        for s in summaries
+    ]
+    columns = ["actor", *map(str, range(count)), "mean", "sd"]
+    return [Table("success of each repetition, %", columns, lines)]
+
+
+files = explain.files
+"""The figures of explained plans lie beside their rows."""

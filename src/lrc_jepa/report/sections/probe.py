@@ -87,4 +87,4 @@ def told(rows: list[Record]) -> Told:
     fit, test = found[0].frames
     title = f"{fit} frames fitted, {test} of other episodes tested"
     columns = ["quantity", "stream", "probe", "normalised MSE", "Pearson r"]
-    return Told(title, columns, lines, {"system": found[0].system, "probes": answer})
+    return Told([Table(title, columns, lines)], {"system": found[0].system, "probes": answer})

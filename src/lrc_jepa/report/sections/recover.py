@@ -98,4 +98,5 @@ def told(rows: list[Record]) -> Told:
     lines.append(["chance", *(number(known[f"recall@{k}"]) for k in RECALLS), "0.500", ""])
     columns = ["candidates, model", "recall@1", "recall@5", "recall@10", "rank", "95% interval"]
     title = f"{summaries[0]['scenes']} scenes, {horizon} blocks, {candidates} candidates"
-    return Told(title, columns, lines, {"system": ranked[0].system, "chance": known, "recovery": summaries})
+    answer = {"system": ranked[0].system, "chance": known, "recovery": summaries}
+    return Told([Table(title, columns, lines)], answer)

@@ -87,4 +87,4 @@ def side_by_side(runs: Sequence[str], rows: Sequence[Speed]) -> Told:
         {"run": run, **{name: getattr(row, name) for name in NAMES}}
         for run, row in zip(runs, rows, strict=True)
     ]
-    return Told(title, columns, lines, {"systems": found})
+    return Told([Table(title, columns, lines)], {"systems": found})

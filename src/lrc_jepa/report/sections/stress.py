@@ -68,4 +68,4 @@ def told(rows: list[Record]) -> Told:
     ]
     kind, levels = tested[0].stress, {f"{level:g}": asdict(s) for level, s in summaries.items()}
     columns = ["level", "success", "95% interval", "episodes"]
-    return Told(f"stress: {kind}", columns, lines, {"stress": kind, "levels": levels})
+    return Told([Table(f"stress: {kind}", columns, lines)], {"stress": kind, "levels": levels})

@@ -1,4 +1,4 @@
-"""What `lrc plan` leaves to look at: films, strips, explanations, and decoded open-loop rollouts."""
+"""What `lrc plan` leaves to look at: films, strips and explanations."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ from numpy.typing import NDArray
 from lrc_jepa.evaluate.control import Rollouts
 from lrc_jepa.evaluate.films import film, strip
 from lrc_jepa.evaluate.watched import Watched
-from lrc_jepa.files import write_bytes
-from lrc_jepa.records import Explain
-from lrc_jepa.report.sections.explain import explanation_figure
+from lrc_jepa.records import Control, Explain, Film
 from lrc_jepa.rows import Row
 
 DIGITS = 5  # significant ones of the figures in an explanation's row
 
 
 def save_films(
-    out: Path, planner: Watched, rollouts: Rollouts, found: list[Row], stamp: Row, pairs: list[int]
-) -> list[Row]:
+    out: Path, planner: Watched, rollouts: Rollouts, found: list[Control], stamp: Row, pairs: list[int]
+) -> list[Film]:
     """A GIF and a strip for each of these filmed pairs."""
-    rows = []
+    rows = list[Film]()
     skip = planner.policy.deployment.spec.frameskip
     for pair in pairs:
         frames = rollouts.films[pair]
@@ -42,16 +40,17 @@ def save_films(
         strip(path.with_suffix(".png"), [np.concatenate([row, goal]) for row in every_block])
         row = found[pair]
         rows.append(
-            {
-                **stamp,
-                "kind": "film",
-                "pair": pair,
-                "file": f"films/{path.name}",
-                "strip": f"films/{path.with_suffix('.png').name}",
-                "success": row["success"][row["criterion"]],
-                "first_success_step": row["first_success_step"],
-                "trivial": row["trivial"],
-            }
+            Film.of(
+                stamp,
+                {
+                    "pair": pair,
+                    "file": f"films/{path.name}",
+                    "strip": f"films/{path.with_suffix('.png').name}",
+                    "success": row.success[row.criterion],
+                    "first_success_step": row.first_success_step,
+                    "trivial": row.trivial,
+                },
+            )
         )
     return rows
 
@@ -61,18 +60,21 @@ def _short(values: NDArray[Any]) -> Any:
     return np.vectorize(lambda x: float(f"{x:.{DIGITS}g}"), otypes=[float])(values).tolist()
 
 
-def save_explanations(out: Path, planner: Watched, rollouts: Rollouts, stamp: Row) -> list[Row]:
-    """A row of plain numbers, a figure and, where the model can decode, a strip for each explained pair."""
-    found, rows = planner.explanation, []
+def save_explanations(out: Path, planner: Watched, rollouts: Rollouts, stamp: Row) -> list[Explain]:
+    """A row of plain numbers and, where the model can decode, a strip for each explained pair."""
+    found, rows = planner.explanation, list[Explain]()
     if found is None:
-        return []
+        return rows
     land = found.landscape
     for index, pair in enumerate(planner.explained):
         name = f"explain/pair-{pair:03d}"
-        row = {
-            **stamp,
-            "kind": "explain",
-            "metric": "explain.v1",
+        imagined = planner.imagined_frames(pair)
+        if imagined is not None:
+            frames, goal = rollouts.films[pair], rollouts.goals[pair][None]
+            happened = frames[:: planner.policy.deployment.spec.frameskip][: imagined.shape[1] + 1]
+            above, below = np.concatenate([frames[:1], imagined[0], goal]), np.concatenate([happened, goal])
+            strip(out / f"{name}.png", [above, below])
+        explained = {
             "pair": pair,
             "evaluations": found.evaluations,
             "cost": _short(found.cost[index]),
@@ -82,19 +84,8 @@ def save_explanations(out: Path, planner: Watched, rollouts: Rollouts, stamp: Ro
             "offsets": _short(land.offsets),
             "landscape": _short(land.costs[index]),
             "inside": land.inside[index].astype(int).tolist(),
-            "strip": None,
+            "strip": f"{name}.png" if imagined is not None else None,
             "figure": f"{name}.svg",
         }
-        imagined = planner.imagined_frames(pair)
-        if imagined is not None:
-            row["strip"] = f"{name}.png"
-            frames, goal = rollouts.films[pair], rollouts.goals[pair][None]
-            happened = frames[:: planner.policy.deployment.spec.frameskip][: imagined.shape[1] + 1]
-            strip(
-                out / row["strip"],
-                [np.concatenate([frames[:1], imagined[0], goal]), np.concatenate([happened, goal])],
-            )
-        (out / name).parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(out / row["figure"], explanation_figure(Explain.of(row)).svg.encode())
-        rows.append(row)
+        rows.append(Explain.of(stamp, explained))
     return rows
