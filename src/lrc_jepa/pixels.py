@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lrc_jepa.arrays import Frames
+from lrc_jepa.arrays import Array, Frames
 
 
 def channels_first(frames: Frames) -> Tensor:
@@ -15,6 +15,11 @@ def channels_first(frames: Frames) -> Tensor:
     return torch.from_numpy(held).movedim(-1, -3)
 
 
+def to_bytes(frames: Array) -> Frames:
+    """(...) in [0, 1], what lies outside is cut off -> uint8."""
+    return (np.clip(frames, 0, 1) * 255 + 0.5).astype(np.uint8)
+
+
 def pictures(frames: Tensor) -> Frames:
     """(...,3,h,w) in [0, 1], as models decode them -> (...,h,w,3) uint8."""
-    return np.asarray((frames.movedim(-3, -1) * 255 + 0.5).byte().cpu().numpy())
+    return to_bytes(frames.movedim(-3, -1).cpu().numpy())

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.types import Clip, Factors, Outputs, Spec
-
-Array = NDArray[Any]
 
 
 @runtime_checkable

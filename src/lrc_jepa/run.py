@@ -31,11 +31,12 @@ from lrc_jepa.config_tree import from_dict, to_dict
 from lrc_jepa.data.clips import Split
 from lrc_jepa.data.limits import UNBOUNDED
 from lrc_jepa.data.store import Store
-from lrc_jepa.device import pick_device
+from lrc_jepa.device import device_of, pick_device
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import digest, read_json, write_json
 from lrc_jepa.folders import check_writable, discard, name_aside
 from lrc_jepa.locks import lock
+from lrc_jepa.models.base import Model
 from lrc_jepa.models.readout import Readout
 from lrc_jepa.plan.goals import ReadoutGoal
 from lrc_jepa.plan.policy import Policy, Proposal
@@ -93,14 +94,14 @@ class Run:
         return checkpoint
 
     @property
-    def model(self) -> Any:
+    def model(self) -> Model:
         """The model, on its device and in evaluation mode."""
         return self.checkpoint.model
 
     @property
     def device(self) -> torch.device:
         """Where the model is."""
-        return next(self.checkpoint.model.parameters()).device
+        return device_of(self.checkpoint.model)
 
     def policy(self, config: PlanConfig | None = None, *, propose: Proposal | None = None) -> Policy:
         """The model as a policy that plans, by the run's own configuration or another."""

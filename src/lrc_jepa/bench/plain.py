@@ -45,6 +45,7 @@ class PlainStep:
     """Forward, backward and update of a compact model, with or without the second stream."""
 
     def __init__(self, config: RunConfig, model: Any, clips: Clips) -> None:
+        """Of the `model` only its parts are used, by their names."""
         self.config, self.model = config, model
         self.optimizer = torch.optim.AdamW(
             model.parameters(), lr=config.train.lr, weight_decay=config.train.weight_decay

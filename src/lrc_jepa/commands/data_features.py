@@ -48,9 +48,9 @@ def features(argv: list[str]) -> dict[str, Any]:
     check_writable(store.path)
     config = fit_actions(config, store)
     check_data(config, store)
-    model: Any = build_model(config).to(device).eval()
+    model = build_model(config).to(device).eval()
     with progress_bar("computing features", len(store.pixels)) as bar:
         path = write_features(store, model, device, args.batch, bar.to)
-    shape = [len(store.pixels), *model.feature_shape()]
+    shape = [len(store.pixels), *(model.feature_shape() or ())]
     say(f"{' x '.join(map(str, shape))} features of {model.backbone} in {path}; lrc train uses them")
     return {"features": str(path), "shape": shape, "backbone": model.backbone}

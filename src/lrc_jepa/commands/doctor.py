@@ -19,6 +19,7 @@ from lrc_jepa.commands.arguments import parse
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import table
 from lrc_jepa.models import build_model
+from lrc_jepa.models.base import Model
 from lrc_jepa.plan.cem import cem
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.plan.problem import Box, Problem, episode_generators
@@ -87,7 +88,7 @@ def _gl() -> list[Finding]:
 def _self_test() -> tuple[Finding, bool]:
     """Build a tiny model, encode, plan, and see a plan inside the box."""
     began = time.perf_counter()
-    model: Any = build_model(get_recipe("tworoom-lrc-debug")).eval()
+    model: Model = build_model(get_recipe("tworoom-lrc-debug")).eval()
     frames = torch.randint(0, 256, (2, 1, 3, 32, 32), dtype=torch.uint8)
     with torch.inference_mode():
         z = model.encode(frames)

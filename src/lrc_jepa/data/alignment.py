@@ -17,12 +17,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.findings import Finding, numbers
 from lrc_jepa.data.store import Store
 
-Array = NDArray[Any]
 SHIFTS = (-1, 0, 1)
 MOST_EPISODES, ROWS_PER_EPISODE, SHORTEST = 200, 60, 5
 RIDGES = (

@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.budget import Meter
 from lrc_jepa.errors import BadInput
-
-Array = NDArray[Any]
 
 # Everything numpy, zipfile and zlib are known to raise on bytes that are not what they should be.
 FAILURES = (

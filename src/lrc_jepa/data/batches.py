@@ -7,15 +7,12 @@ each, as objectives want that compare frames of one episode (`sigreg_within`).
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.config import TrainConfig
 from lrc_jepa.errors import BadInput
-
-Array = NDArray[Any]
 
 
 class Batches:

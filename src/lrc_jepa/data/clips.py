@@ -5,19 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.config import ClipConfig
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
+from lrc_jepa.pixels import channels_first
 from lrc_jepa.types import Clip
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ class Clips:
         size = 0 if "features" in self.columns else self.store.image_size
         pixels = self.pixels[rows] if size else np.zeros((*rows.shape, 0, 0, 3), np.uint8)  # (B, T, h, w, 3)
         return Clip(
-            frames=torch.from_numpy(pixels).permute(0, 1, 4, 2, 3),
+            frames=channels_first(pixels),
             actions=self.blocks(clips),
             episodes=torch.from_numpy(self.episode_of[clips]),
             far=self._far(clips) if self.config.far else None,
@@ -121,4 +119,4 @@ class Clips:
         rows = self.store.ep_offset[episodes] + (
             mixed % self.store.ep_len[episodes].astype(np.uint64)
         ).astype(int)
-        return torch.from_numpy(self.store.pixels[rows]).permute(0, 3, 1, 2)
+        return channels_first(self.store.pixels[rows])

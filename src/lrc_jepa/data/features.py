@@ -10,20 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.console import warn
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import read_json, whole_file, write_json
 from lrc_jepa.folders import sync_path
+from lrc_jepa.pixels import channels_first
 from lrc_jepa.protocols import Featured
-
-Array = NDArray[Any]
 
 
 def _path(store: Store, key: str) -> Path:
@@ -49,7 +47,7 @@ def write_features(
     with whole_file(path) as aside:
         column = np.lib.format.open_memmap(aside, "w+", np.float16, (rows, *shape))
         for begin in range(0, rows, batch):
-            frames = torch.from_numpy(np.array(store.pixels[begin : begin + batch])).permute(0, 3, 1, 2)
+            frames = channels_first(store.pixels[begin : begin + batch])
             column[begin : begin + batch] = model.features(frames.to(device)).half().cpu().numpy()
             watch(min(begin + batch, rows))
         column.flush()
@@ -62,7 +60,7 @@ def write_features(
     return path
 
 
-def find_features(store: Store, model: Any) -> Array | None:
+def find_features(store: Store, model: object) -> Array | None:
     """The stored features that this model can be trained from, or None."""
     if not isinstance(model, Featured) or (shape := model.feature_shape()) is None:
         return None
@@ -81,7 +79,7 @@ def find_features(store: Store, model: Any) -> Array | None:
     return column
 
 
-def clip_columns(store: Store, model: Any, proprio: str, proprio_dim: int) -> dict[str, Array]:
+def clip_columns(store: Store, model: object, proprio: str, proprio_dim: int) -> dict[str, Array]:
     """What clips hold beside frames and actions: proprioception, and features where they are stored."""
     columns: dict[str, Array] = {}
     if proprio:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 
-Array = NDArray[Any]
 UNBOUNDED = "unbounded"  # in place of an origin: planning without bounds was asked for by name
 
 

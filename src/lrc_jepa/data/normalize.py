@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.limits import leaving_rows
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 
-Array = NDArray[Any]
 STD_FLOOR = 1e-6
 
 
@@ -33,7 +32,7 @@ class ActionNormalizer:
         actions = np.asarray(store.action[rows], dtype=np.float64)
         if not np.isfinite(actions).all():
             bad = np.flatnonzero(rows)[~np.isfinite(actions).all(axis=1)][0]
-            episode = int(np.searchsorted(store.ep_offset, bad, side="right") - 1)
+            episode = int(store.episode_of(bad))
             raise BadInput(
                 f"dataset {store.path}: the action column holds NaN or infinity "
                 f"(first in episode {episode}, frame {bad - store.ep_offset[episode]})"

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.store import Store
 
-Array = NDArray[Any]
 ANGLES = ("angle", "yaw", "joint_position")  # columns whose names end so hold angles, in radians
 CIRCLE = "_cos_sin"
 

@@ -29,13 +29,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa import __version__
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.arrays import load_npz, map_npy
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import read_json, write_json
 from lrc_jepa.folders import recover, whole_folder
 
 FORMAT = 1
-Array = NDArray[Any]
 RESERVED = ("pixels", "action", "state", "timestamp")  # columns that are not physical quantities
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")  # a column's name is part of a file's name
 NUMBERS = "biuf"  # kinds of values a column may hold

@@ -15,15 +15,14 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.store import NAME, NUMBERS, Column, check_target, write_index
 from lrc_jepa.errors import BadInput
 from lrc_jepa.folders import PARTIAL, discard, name_aside, publish_folder, settle, sync_path
 from lrc_jepa.lines import from_line, to_line
 from lrc_jepa.locks import hold
 
-Array = NDArray[Any]
 JOURNAL = "journal.jsonl"
 SYNC_SECONDS = 1.0  # at most this much work is lost when the power goes
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.config import ClipConfig
 from lrc_jepa.data.alignment import WIDEST_STATE, check_alignment
 from lrc_jepa.data.findings import Finding, Report, Severity, numbers
@@ -20,7 +21,6 @@ from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import write_bytes
 
-Array = NDArray[Any]
 Found = tuple[list[Finding], dict[str, Any]]
 BLOCK = 512  # rows read at a time
 DARK = 8  # grey levels: a frame that is nowhere brighter is black

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.errors import BadInput
 
-Array = NDArray[Any]
 Kind = Literal["clean", "varied", "patterned"]
 KINDS: tuple[Kind, ...] = ("clean", "varied", "patterned")
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.protocols import Task
-
-Array = NDArray[Any]
 
 
 class Policy(Protocol):

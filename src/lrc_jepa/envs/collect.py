@@ -10,11 +10,11 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.store import StoreWriter
 from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
@@ -23,7 +23,6 @@ from lrc_jepa.envs.coverage import Coverage
 from lrc_jepa.errors import BadInput
 from lrc_jepa.protocols import Task
 
-Array = NDArray[Any]
 Episode = tuple[dict[str, Array], Array]
 """An episode's columns and its appearance factors."""
 MEMORY = 2**28  # bytes of frames that are held at once

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.envs.base import World
 
-Array = NDArray[Any]
 OFFSET = 25  # steps between start and goal in the evaluation protocol
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.envs import render_model
 from lrc_jepa.envs.appearance import Appearance, shading
 from lrc_jepa.envs.base import Mover, World
@@ -28,8 +29,6 @@ from lrc_jepa.envs.cube_state import BLOCK, JOINTS, NQ, NV, READINGS, STATE_DIM,
 from lrc_jepa.envs.policies import SmoothWalk
 from lrc_jepa.envs.studio import Studio, mujoco, surface_of
 from lrc_jepa.errors import BadInput
-
-Array = NDArray[Any]
 
 SUBSTEPS, DT = 25, 0.002
 NEAR = 0.04  # metres

@@ -8,11 +8,11 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance, Kind
 from lrc_jepa.errors import BadInput
 
-Array = NDArray[Any]
 Frame = NDArray[np.uint8]
 
 

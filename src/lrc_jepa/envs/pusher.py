@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.envs.policies import SmoothWalk
 
-Array = NDArray[Any]
 Rectangle = tuple[float, float, float, float]
 
 THICK = 30.0  # of bar and stem; stable-worldmodel draws its T at this scale whatever scale it is given

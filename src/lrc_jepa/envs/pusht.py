@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
 
 import cv2
 import numpy as np
 import pymunk
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.envs.appearance import Appearance, Dressing, shading, to_bytes
 from lrc_jepa.envs.base import Mover, World
 from lrc_jepa.envs.pusher import (
@@ -35,8 +35,6 @@ from lrc_jepa.envs.pusher import (
     local,
 )
 from lrc_jepa.errors import BadInput
-
-Array = NDArray[Any]
 
 SIDE = 512.0
 REACH = 100.0  # pixels between the agent and its target, per unit of action

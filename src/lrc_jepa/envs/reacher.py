@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.envs.appearance import Appearance, shading
 from lrc_jepa.envs.base import Mover, World
 from lrc_jepa.envs.policies import SmoothWalk
 from lrc_jepa.envs.studio import Studio, add_surfaces, brighten, mujoco, paint_surfaces, surface_of
-
-Array = NDArray[Any]
 
 REPEAT = 2  # physics steps per action
 STEP = 0.02  # seconds

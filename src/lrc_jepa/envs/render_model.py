@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.envs.studio import add_surfaces, brighten, mujoco, paint_surfaces
 
-Array = NDArray[Any]
 CELL = 0.005  # metres
 FLOOR_SQUARE = 0.1  # metres
 FLOOR_GAIN = 1.3  # makes up for the light of the shadow pass

@@ -14,10 +14,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.envs.gl import load_mujoco
 
 mujoco = load_mujoco()
-Array = NDArray[Any]
 SUPERSAMPLE = 2
 SIDE = 256  # pixels of a surface's texture
 DIM = 0.62  # of the darker parts of a texture, where the lighter are 1

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.envs.base import World
 from lrc_jepa.protocols import Task
-
-Array = NDArray[Any]
 
 
 def run_expert(
@@ -40,7 +37,7 @@ def replay(task: Task, store: Store, rows: Array, steps: int) -> tuple[Array, Ar
 
     Returns the frames drawn at the start (n,h,w,3) and the states reached (n,s).
     """
-    episodes = np.searchsorted(store.ep_offset, rows, side="right") - 1
+    episodes = store.episode_of(rows)
     task.reset_to(store.columns["state"][rows], store.appearance(episodes))
     frames = task.render(store.image_size)
     for step in range(steps):

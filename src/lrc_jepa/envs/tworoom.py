@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.envs.appearance import Appearance, shading, to_bytes
 from lrc_jepa.envs.base import Mover, World
 from lrc_jepa.envs.policies import SmoothWalk
-
-Array = NDArray[Any]
 
 SIDE = 224.0
 BORDER = 14.0  # inner edge of the border wall

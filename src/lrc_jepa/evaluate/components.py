@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lrc_jepa.arrays import Array
+from lrc_jepa.device import device_of
 from lrc_jepa.errors import BadInput
-
-Array = NDArray[Any]
+from lrc_jepa.protocols import WorldModel
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class Projected(torch.nn.Module):
     P(z) = mean + U_k U_k^T (z - mean)
     """
 
-    def __init__(self, model: Any, components: Components, rank: int) -> None:
+    def __init__(self, model: WorldModel, components: Components, rank: int) -> None:
         super().__init__()
         self.model, self.spec = model, model.spec
-        device = next(model.parameters()).device
+        device = device_of(model)
         self.full = rank >= len(components.mean)
         self.basis = torch.from_numpy(components.directions[:rank]).to(device)  # (k, N*D)
         self.mean = torch.from_numpy(components.mean).to(device)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-Array = NDArray[Any]
+from lrc_jepa.arrays import Array
+
 PANEL = 128  # side of one panel in a film
 CAPTION = 18
 GAP = 4

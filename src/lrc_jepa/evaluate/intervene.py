@@ -8,12 +8,14 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.bounds import Checked, Count, Finite, Range, Seed
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.experiment import Asked
 from lrc_jepa.evaluate.films import strip
 from lrc_jepa.evaluate.interventions import intervene, swap, trajectory_rows, walk
 from lrc_jepa.evaluate.pace import Pace
+from lrc_jepa.pixels import to_bytes
 from lrc_jepa.protocols import Factored
 from lrc_jepa.records import Intervention, Picture, Record
 from lrc_jepa.run import Run
@@ -64,16 +66,17 @@ def enough(rows: list[Intervention], config: Config) -> bool:
 def measure(run: Run, config: Config) -> Iterator[list[Record]]:
     """A row per condition, and the pictures."""
     run.check_frames()
-    if not isinstance(run.model, Factored):
+    model = run.model
+    if not isinstance(model, Factored):
         raise BadInput(f"{run.config.system} has one stream and no decoder: nothing to exchange")
     held = run.split.heldout[: config.episodes]
     if len(held) < 2:
         raise BadInput("interventions exchange u between held-out episodes, and there is only one")
     rows = trajectory_rows(run.store, held, config.frames)
     _check(run, config, rows.size)
-    figures, films = intervene(run.model, run.store, rows, config.seed)
+    figures, films = intervene(model, run.store, rows, config.seed)
     stamp = run.stamp(seed=config.seed)
-    pictures = _draw(run, config, rows, films)
+    pictures = _draw(run, model, config, rows, films)
     yield [
         *(Intervention.of(stamp, figure) for figure in figures),
         *(Picture.of(stamp, picture) for picture in pictures),
@@ -90,11 +93,9 @@ def _check(run: Run, config: Config, frames: int) -> None:
         raise BadInput(f"the dataset has episodes 0 to {last}, not {[*config.swap]}")
 
 
-def _bytes(frames: Any) -> Any:
-    return (np.clip(frames, 0, 1) * 255 + 0.5).astype(np.uint8)
-
-
-def _draw(run: Run, config: Config, rows: Any, films: dict[str, Any]) -> list[dict[str, str]]:
+def _draw(
+    run: Run, model: Factored, config: Config, rows: Array, films: dict[str, Array]
+) -> list[dict[str, str]]:
     """The grid of the paper's figure, the swap, and the walks."""
     store, pictures = run.store, list[dict[str, str]]()
 
@@ -103,15 +104,15 @@ def _draw(run: Run, config: Config, rows: Any, films: dict[str, Any]) -> list[di
         pictures.append({"file": f"pictures/{name}.png", "topic": topic, "caption": caption})
 
     recorded = np.asarray(store.pixels[rows[0]])
-    shown = [recorded, *(_bytes(film[0]) for film in films.values())]
+    shown = [recorded, *(to_bytes(film[0]) for film in films.values())]
     keep("interventions", "interventions", shown, "Rows: recorded, " + ", ".join(films) + ".")
     pair = np.asarray(config.swap if config.swap else run.split.heldout[:2])
-    exchanged = swap(run.model, store, trajectory_rows(store, pair, config.frames))
+    exchanged = swap(model, store, trajectory_rows(store, pair, config.frames))
     caption = f"Episodes {pair[0]} and {pair[1]}, each recorded, rebuilt, and with the other's u."
-    keep("swap", "swap", [_bytes(line) for episode in exchanged for line in episode], caption)
+    keep("swap", "swap", [to_bytes(line) for episode in exchanged for line in episode], caption)
     for stream in ("z", "u"):
         lines = [
-            _bytes(walk(run.model, store, rows, stream, component, config.reach, config.frames))
+            to_bytes(walk(model, store, rows, stream, component, config.reach, config.frames))
             for component in range(config.components)
         ]
         reach = f"{-config.reach:g} to {config.reach:g}"

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.store import Store
+from lrc_jepa.device import device_of
 from lrc_jepa.evaluate.pictures import psnr, psnr_moving, ssim
+from lrc_jepa.pixels import channels_first
 from lrc_jepa.protocols import Factored
 from lrc_jepa.types import Factors
-
-Array = NDArray[Any]
 
 
 def trajectory_rows(store: Store, episodes: Array, frames: int) -> Array:
@@ -28,10 +28,8 @@ def trajectory_rows(store: Store, episodes: Array, frames: int) -> Array:
 @torch.inference_mode()
 def factor_rows(model: Factored, store: Store, rows: Array) -> Factors:
     """Both streams of the frames `rows` (E, T), episode by episode."""
-    device = next(model.parameters()).device  # type: ignore[attr-defined]
-    parts = [
-        model.factor(torch.from_numpy(store.pixels[r]).permute(0, 3, 1, 2)[None].to(device)) for r in rows
-    ]
+    device = device_of(model)
+    parts = [model.factor(channels_first(store.pixels[r])[None].to(device)) for r in rows]
     return Factors(z=torch.cat([p.z for p in parts]), u=torch.cat([p.u for p in parts]))
 
 
@@ -41,7 +39,7 @@ def decode_all(model: Factored, factors: Factors) -> Array:
     films = [
         model.decode(Factors(z=z[None], u=u[None]))[0] for z, u in zip(factors.z, factors.u, strict=True)
     ]
-    return torch.stack(films).permute(0, 1, 3, 4, 2).cpu().numpy()
+    return torch.stack(films).movedim(-3, -1).cpu().numpy()
 
 
 def _moved_in_time(x: Tensor, rng: np.random.Generator) -> Tensor:

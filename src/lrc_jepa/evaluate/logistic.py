@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-Array = NDArray[Any]
+from lrc_jepa.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.config import ClipConfig, PlanConfig
 from lrc_jepa.data.clips import Split
 from lrc_jepa.data.store import Store
@@ -16,7 +17,6 @@ from lrc_jepa.envs import get_world
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import digest, read_json, write_json
 
-Array = NDArray[Any]
 FORMAT = 2  # 1 had no `lead`
 LEAD = 10
 """Steps before every start, whatever a system's history: three frames five apart, the longest of any recipe.

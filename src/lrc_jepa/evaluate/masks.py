@@ -13,16 +13,14 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import write_bytes
 
-Array = NDArray[Any]
 KINDS = {0: "background", 1: "gripper", 2: "moving", 3: "static"}
 Segmenter = Callable[[Array], Array]
 """Frames (n,h,w,3) uint8 of one episode, in order -> labels (n,h,w) uint8."""
@@ -51,7 +49,7 @@ def make_masks(
 ) -> None:
     """Label the frames `rows` with any segmenter, episode by episode, and write the mask file."""
     rows = np.unique(rows)
-    episode = np.searchsorted(store.ep_offset, rows, side="right") - 1
+    episode = store.episode_of(rows)
     labels = []
     for own in np.split(rows, np.flatnonzero(np.diff(episode)) + 1):
         for part in np.array_split(own, -(-len(own) // batch)):

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.config import ClipConfig
 from lrc_jepa.data.clips import Clips
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store
+from lrc_jepa.device import device_of
+from lrc_jepa.pixels import pictures
 from lrc_jepa.plan.rollout import rollout
-from lrc_jepa.protocols import Factored
+from lrc_jepa.protocols import Factored, WorldModel
 from lrc_jepa.types import Clip, Factors, Spec
-
-Array = NDArray[Any]
 
 
 def long_clips(
@@ -34,7 +32,7 @@ def long_clips(
 
 
 @torch.inference_mode()
-def imagine_clip(model: Any, clip: Clip) -> tuple[Tensor, Tensor]:
+def imagine_clip(model: WorldModel, clip: Clip) -> tuple[Tensor, Tensor]:
     """Latents of the recorded frames and the imagined ones, both (B, steps, N, D), from frame 0 on."""
     z = torch.cat([model.encode(part) for part in clip.frames.split(32)])
     imagined = rollout(model, z[:, :1], clip.actions[:, :0], clip.actions)
@@ -42,7 +40,7 @@ def imagine_clip(model: Any, clip: Clip) -> tuple[Tensor, Tensor]:
 
 
 @torch.inference_mode()
-def open_loop_error(model: Any, clips: Clips, count: int, seed: int = 0) -> list[dict[str, float]]:
+def open_loop_error(model: WorldModel, clips: Clips, count: int, seed: int = 0) -> list[dict[str, float]]:
     """Mean squared latent error per step ahead, beside that of predicting no change."""
     rng = np.random.default_rng(seed)
     ids = np.sort(rng.choice(len(clips), min(count, len(clips)), replace=False))
@@ -63,28 +61,22 @@ def open_loop_error(model: Any, clips: Clips, count: int, seed: int = 0) -> list
 
 
 @torch.inference_mode()
-def decoded_strips(model: Any, clips: Clips, ids: Array) -> Array | None:
+def decoded_strips(model: WorldModel, clips: Clips, ids: Array) -> Array | None:
     """For each clip three rows of frames: recorded, rebuilt from [z; u], imagined and decoded.
 
     (clips, 3, steps+1, h, w, 3) uint8. The imagined row has u of its first frame throughout.
     """
-    two_streams = isinstance(model, Factored)
-    if not two_streams:
+    if not isinstance(model, Factored):
         return None
     clip = _to(clips.gather(ids), model)
     factors = model.factor(clip.frames)
     imagined = rollout(model, factors.z[:, :1], clip.actions[:, :0], clip.actions)
     z = torch.cat([factors.z[:, :1], imagined], dim=1)
     fixed = factors.u[:, :1].expand_as(factors.u)
-    rebuilt, dreamt = (_bytes(model.decode(f)) for f in (factors, Factors(z=z, u=fixed)))
-    recorded = clip.frames.permute(0, 1, 3, 4, 2).cpu().numpy()
+    rebuilt, dreamt = (pictures(model.decode(f)) for f in (factors, Factors(z=z, u=fixed)))
+    recorded = clip.frames.movedim(-3, -1).cpu().numpy()
     return np.stack([recorded, rebuilt, dreamt], axis=1)
 
 
-def _bytes(frames: Tensor) -> Array:
-    """(B,T,3,h,w) in [0,1] -> (B,T,h,w,3) uint8."""
-    return (frames.permute(0, 1, 3, 4, 2) * 255 + 0.5).byte().cpu().numpy()
-
-
-def _to(clip: Clip, model: Any) -> Clip:
-    return clip.to(next(model.parameters()).device)
+def _to(clip: Clip, model: WorldModel) -> Clip:
+    return clip.to(device_of(model))

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from lrc_jepa.config import PlanConfig
+from lrc_jepa.device import device_of
 from lrc_jepa.evaluate.components import Components, Projected
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.run import Run
@@ -52,7 +53,7 @@ def _fastest(work: Callable[[], Any], rounds: int = 2) -> float:
 def measure_pace(opened: Run) -> Pace:
     """Time a few plans and frames."""
     model, spec = opened.model, opened.checkpoint.deployment.spec
-    device = next(model.parameters()).device
+    device = device_of(model)
     config = PlanConfig()
     past = torch.zeros(1, 1, spec.tokens, spec.width, device=device)
     plans = torch.randn(1, PLANS, config.horizon, spec.action_dim, device=device)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter1d
 
+from lrc_jepa.arrays import Array
+from lrc_jepa.pixels import to_bytes
 from lrc_jepa.protocols import Task
 
-Array = NDArray[Any]
 CELLS = 8  # on each side of the mosaic
 
 
@@ -138,7 +138,7 @@ class PerturbedTask:
         if self.level == 0:
             return frames
         seen = self.kind.apply(frames / 255.0, self.drawn, self.level, self.time)
-        return (np.clip(seen, 0, 1) * 255 + 0.5).astype(np.uint8)
+        return to_bytes(seen)
 
     def success(self) -> Mapping[str, NDArray[np.bool_]]:
         """Judged by the undisturbed world."""

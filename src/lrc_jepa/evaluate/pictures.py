@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.ndimage import uniform_filter
 
-Array = NDArray[Any]
+from lrc_jepa.arrays import Array
+
 WINDOW = 7
 K1, K2 = 0.01, 0.03
 MOVING = 0.1  # range over a film, in any colour, above which a pixel counts as changing

@@ -90,8 +90,8 @@ def _targets(run: Run, config: Config) -> tuple[Any, Any, dict[str, tuple[Any, A
             raise BadInput(f"dataset {store.path} records no physical quantities; pass --masks")
         return fit, test, stored_quantities(store, fit, test)
     rows, values = mask_quantities(store, *read_masks(config.masks, store))
-    episode = np.searchsorted(store.ep_offset, rows, side="right") - 1
-    tested = np.unique(np.searchsorted(store.ep_offset, test, side="right") - 1)
+    episode = store.episode_of(rows)
+    tested = np.unique(store.episode_of(test))
     held = np.isin(episode, tested)
     if held.all() or not held.any():
         raise BadInput("the masks cover too few episodes to split them for probes")

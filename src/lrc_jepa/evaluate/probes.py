@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgWarning
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge, RidgeCV
 from sklearn.neural_network import MLPRegressor
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.bounds import Checked, Count, Range, Seed
 from lrc_jepa.data.quantities import measured
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def draw_frames(store: Store, config: ProbeConfig) -> tuple[Array, Array]:
     """Rows to fit on and rows to test on, from different episodes."""
     rng = np.random.default_rng(config.seed)
     rows = np.sort(rng.permutation(len(store.pixels))[: config.frames])
-    episode = np.searchsorted(store.ep_offset, rows, side="right") - 1
+    episode = store.episode_of(rows)
     order = rng.permutation(store.episodes)
     tested = order[: max(1, round(config.test_share * store.episodes))]
     test = np.isin(episode, tested)
@@ -93,7 +91,7 @@ def stored_quantities(store: Store, fit: Array, test: Array) -> dict[str, tuple[
     found = {name: (known, truths[name]) for name, known in measured(store, fit).items()}
     looks = store.per_episode.get(LOOKS)
     if looks is not None and looks.ndim == 2 and (varies := np.ptp(looks, axis=0) > 0).any():
-        episodes = (np.searchsorted(store.ep_offset, rows, side="right") - 1 for rows in (fit, test))
+        episodes = (store.episode_of(rows) for rows in (fit, test))
         known, truth = (looks[of][:, varies] for of in episodes)
         found["appearance"] = (known, truth)
     return found

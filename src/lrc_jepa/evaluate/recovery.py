@@ -11,20 +11,21 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.bounds import Checked, Count, Seed
 from lrc_jepa.config import ClipConfig
 from lrc_jepa.data.clips import Clips
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store
+from lrc_jepa.device import device_of
 from lrc_jepa.errors import BadInput
+from lrc_jepa.pixels import channels_first
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.protocols import WorldModel
 from lrc_jepa.types import Clip, Spec
 
-Array = NDArray[Any]
 Source = Literal["gaussian", "real"]
 
 
@@ -66,7 +67,7 @@ def draw_scenes(
     rng = np.random.default_rng(config.seed)
     ids = rng.permutation(len(clips))[: config.scenes]
     pool = rng.permutation(len(clips))[: 10 * config.candidates]
-    frames = torch.from_numpy(store.pixels[clips.frame_rows(ids)[:, 1:]]).permute(0, 1, 4, 2, 3)
+    frames = channels_first(store.pixels[clips.frame_rows(ids)[:, 1:]])
     actions, origin = clips.blocks(ids), torch.from_numpy(clips.episode_of)
     clip = Clip(frames=frames, actions=actions[:, 1:], episodes=origin[ids])
     return Scenes(clip, actions[:, 0], clips.blocks(pool)[:, 1:], origin[pool])
@@ -101,7 +102,7 @@ def rank_scenes(
     model: WorldModel, scenes: Scenes, source: Source, config: RecoveryConfig
 ) -> list[dict[str, Any]]:
     """One row per scene and horizon, with the model's rank and the copy-the-last-action reference's."""
-    device = next(model.parameters()).device  # type: ignore[attr-defined]
+    device = device_of(model)
     frames = scenes.clip.frames.to(device)
     z = torch.cat([model.encode(part) for part in frames.split(16)])  # (B, 1 + H, N, D)
     rows = []

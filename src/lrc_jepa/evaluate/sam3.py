@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from torch import Tensor
 from torch.nn import functional
 
+from lrc_jepa.arrays import Array
+from lrc_jepa.device import device_of
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models.backbones import transformers_library
+from lrc_jepa.pixels import channels_first
 
-Array = NDArray[Any]
 WORDS = 32  # tokens of a prompt, padded
 GRIPPER, MOVING, STATIC = 1, 2, 3
 
@@ -46,7 +47,7 @@ class Sam3Segmenter:
 
     def __init__(self, model: Any, tokenizer: Any, config: Sam3Config) -> None:
         self.model, self.tokenizer, self.config = model, tokenizer, config
-        self.device = next(model.parameters()).device
+        self.device = device_of(model)
 
     def __call__(self, frames: Array) -> Array:
         """Frames (n,h,w,3) uint8 of one episode, in order -> labels (n,h,w) uint8."""
@@ -64,7 +65,7 @@ class Sam3Segmenter:
     def instances(self, frames: Array, prompts: list[str]) -> list[list[tuple[Array, Array]]]:
         """For each prompt and frame: masks (k,h,w) bool and scores (k,), best first."""
         side = self.model.config.image_size
-        pixels = torch.from_numpy(np.array(frames)).permute(0, 3, 1, 2).to(self.device).float() / 255
+        pixels = channels_first(frames).to(self.device).float() / 255
         pixels = functional.interpolate(pixels, (side, side), mode="bilinear", antialias=True)
         seen = self.model.get_vision_features(pixel_values=(pixels - 0.5) / 0.5)
         found = []

@@ -27,6 +27,7 @@ from lrc_jepa.evaluate.watched import Watched
 from lrc_jepa.models.streams import frame_streams
 from lrc_jepa.options import Positional, Unprefixed
 from lrc_jepa.plan.policy import Policy
+from lrc_jepa.protocols import Task, WorldModel
 from lrc_jepa.recipes import protocol_of
 from lrc_jepa.records import Record, Stress, StressTrend, of_rows
 from lrc_jepa.rows import Row
@@ -149,7 +150,7 @@ class Reduced:
         known, width = self.components.directions.shape
         self.levels = [float(k) for k in check_ranks(config.levels or ranks_for(width, known), width, known)]
 
-    def at(self, level: float, pairs: int) -> tuple[Any, Any]:
+    def at(self, level: float, pairs: int) -> tuple[WorldModel, Task]:
         """The model and the task at one level."""
         return Projected(self.run.model, self.components, int(level)).eval(), make_task(self.run.store)
 
@@ -165,7 +166,7 @@ class Disturbed:
             if not 0 <= level <= disturbance.highest:
                 raise BadInput(f"a level of {config.kind} is the {disturbance.meaning}, not {level:g}")
 
-    def at(self, level: float, pairs: int) -> tuple[Any, Any]:
+    def at(self, level: float, pairs: int) -> tuple[WorldModel, Task]:
         """The model and the task at one level."""
         return self.run.model, PerturbedTask(make_task(self.run.store), self.kind, level, pairs, seed=0)
 
@@ -214,7 +215,7 @@ class Test:
                     yield self._level(*stressed.at(level, len(self.manifest)), level)
                 bar.advance()
 
-    def _level(self, model: Any, task: Any, level: float) -> list[Stress]:
+    def _level(self, model: WorldModel, task: Task, level: float) -> list[Stress]:
         """Rows of every repetition at one level."""
         deployment, rows = self.run.checkpoint.deployment, list[Stress]()
         spec, plan = deployment.spec, self.config.plan

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.config import SigRegConfig
 from lrc_jepa.errors import BadInput, Diverged
 from lrc_jepa.evaluate.theory_measures import (
-    Array,
     bits,
     gaussian_total_correlation,
     procrustes_r2,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.special import digamma, gammaln
 
-Array = NDArray[Any]
+from lrc_jepa.arrays import Array
 
 NEIGHBOURS = 4  # of the entropy estimate: the usual choice between bias (more) and scatter (fewer)
 

@@ -9,12 +9,13 @@ from torch import nn
 
 from lrc_jepa.config import RunConfig
 from lrc_jepa.errors import BadInput
+from lrc_jepa.models.base import Model
 from lrc_jepa.models.compact import Compact
 from lrc_jepa.models.lrc_jepa import LrcJepa
 from lrc_jepa.models.patches import PatchModel
 from lrc_jepa.models.slots import SlotModel
 
-MODELS: dict[str, Callable[[RunConfig], nn.Module]] = {
+MODELS: dict[str, Callable[[RunConfig], Model]] = {
     "lrc": LrcJepa,
     "compact": Compact,
     "patches": PatchModel,
@@ -22,7 +23,7 @@ MODELS: dict[str, Callable[[RunConfig], nn.Module]] = {
 }
 
 
-def build_model(config: RunConfig) -> nn.Module:
+def build_model(config: RunConfig) -> Model:
     """A freshly initialised model for this run; its weights depend on the seed alone."""
     if config.model.family not in MODELS:
         raise BadInput(f"there is no model family {config.model.family!r}; there is {', '.join(MODELS)}")

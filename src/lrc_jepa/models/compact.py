@@ -13,10 +13,10 @@ from lrc_jepa.config import RunConfig
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models import fast_predictor
 from lrc_jepa.models.backbones import Frozen
+from lrc_jepa.models.base import Model
 from lrc_jepa.models.blocks import Projector
 from lrc_jepa.models.decoder import Decoder
 from lrc_jepa.models.predictor import ActionEncoder, Predictor, build_predictor
-from lrc_jepa.models.seeing import Seeing
 from lrc_jepa.types import Clip, Outputs, Spec
 
 
@@ -40,7 +40,7 @@ class Borrowed(nn.Module):
         return shared
 
 
-class Compact(Seeing):
+class Compact(Model):
     """Encoder, g_z, predictor, g_p, g_a; optionally an inverse-dynamics head and a decoder of z alone."""
 
     def __init__(self, config: RunConfig) -> None:

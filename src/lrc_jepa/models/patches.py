@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from lrc_jepa.config import PredictorConfig, RunConfig
 from lrc_jepa.errors import BadInput
+from lrc_jepa.models.base import Model
 from lrc_jepa.models.blocks import BatchNorm, CausalAttention, FeedForward
-from lrc_jepa.models.seeing import Seeing
 from lrc_jepa.types import Clip, Outputs, Spec
 
 
@@ -46,7 +46,7 @@ class PatchPredictor(nn.Module):
         return normed.unflatten(1, (frames, tokens))
 
 
-class PatchModel(Seeing):
+class PatchModel(Model):
     """Each patch token carries its features, an optional embedding of proprioception, and the action's.
 
     The state is (N, D) with D = features + proprioception; the action's part is put on at each step.

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from lrc_jepa.config import PredictorConfig, RunConfig, SlotsConfig
 from lrc_jepa.errors import BadInput
+from lrc_jepa.models.base import Model
 from lrc_jepa.models.blocks import FeedForward, MultiHeadAttention
-from lrc_jepa.models.seeing import Seeing
 from lrc_jepa.types import Clip, Outputs, Spec
 
 EXACT = 6  # slots up to which all orders are tried at once, on the device
@@ -176,7 +176,7 @@ class SlotPredictor(nn.Module):
         return answer.unflatten(1, (frames + 1, count))
 
 
-class SlotModel(Seeing):
+class SlotModel(Model):
     """Slot encoder and masked predictor. The encoder learns from rebuilding features alone: slots are
     detached before they are predicted, as if it had been trained first and frozen."""
 

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.store import Store
-from lrc_jepa.protocols import Factored
+from lrc_jepa.device import device_of
+from lrc_jepa.pixels import channels_first
+from lrc_jepa.protocols import Factored, WorldModel
 
-Array = NDArray[Any]
 BATCH = 128
 
 
 @torch.inference_mode()
-def frame_streams(model: Any, store: Store, rows: Array) -> dict[str, Array]:
+def frame_streams(model: WorldModel, store: Store, rows: Array) -> dict[str, Array]:
     """z (n,N*D) and, for two-stream models, u (n,Q,D) of the stored frames `rows`."""
-    device = next(model.parameters()).device
+    device = device_of(model)
     found: dict[str, list[Array]] = {}
     for part in np.array_split(rows, max(1, -(-len(rows) // BATCH))):
-        frames = torch.from_numpy(store.pixels[part]).permute(0, 3, 1, 2)[:, None].to(device)
+        frames = channels_first(store.pixels[part])[:, None].to(device)
         if isinstance(model, Factored):
             factors = model.factor(frames)
             streams = {"z": factors.z[:, 0].flatten(1), "u": factors.u[:, 0]}

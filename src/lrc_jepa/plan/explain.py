@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.errors import BadInput
 from lrc_jepa.plan.problem import Box, Plan
-
-Array = NDArray[Any]
 
 
 class Imagining(Protocol):

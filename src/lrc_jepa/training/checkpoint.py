@@ -26,6 +26,7 @@ from lrc_jepa.files import file_digest, read_json, write_json
 from lrc_jepa.folders import discard, name_aside, settle_all, whole_folder
 from lrc_jepa.models import build_model
 from lrc_jepa.models.backbones import found_from
+from lrc_jepa.models.base import Model
 
 FORMAT = 1
 REQUIRED = ("config.json", "model.safetensors")
@@ -37,7 +38,7 @@ class Checkpoint:
 
     path: Path
     config: RunConfig
-    model: Any
+    model: Model
     deployment: Deployment
     step: int
     provenance: dict[str, Any]
@@ -122,7 +123,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(f"checkpoint {path}: config.json is not one of a checkpoint ({error!r})") from None
     backbone = found_from(config.model.backbone, origin.get("backbone", ""), path)
-    model: Any = build_model(replace(config, model=replace(config.model, backbone=backbone)))
+    model: Model = build_model(replace(config, model=replace(config.model, backbone=backbone)))
     try:
         model.load_state_dict(load_file(path / "model.safetensors"))
     except OSError as error:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from lrc_jepa.config import RunConfig
+from lrc_jepa.models.base import Model
 from lrc_jepa.objectives import Objective
 from lrc_jepa.protocols import Featured
 from lrc_jepa.types import Clip
@@ -16,7 +16,7 @@ from lrc_jepa.types import Clip
 PROBES = (2, 4)  # clips in the trial steps: two sizes tell the cost per clip from the rest
 
 
-def _random_clip(config: RunConfig, model: Any, clips: int) -> Clip:
+def _random_clip(config: RunConfig, model: Model, clips: int) -> Clip:
     """Made-up frames; made-up features in their place where they could have been stored."""
     frames = config.clip.history + config.clip.targets
     stored = model.feature_shape() if isinstance(model, Featured) else None
@@ -33,7 +33,7 @@ def _random_clip(config: RunConfig, model: Any, clips: int) -> Clip:
     )
 
 
-def _trial(model: Any, objective: Objective, clip: Clip) -> tuple[float, int]:
+def _trial(model: Model, objective: Objective, clip: Clip) -> tuple[float, int]:
     """Seconds of a forward and backward pass, and the bytes kept between the two."""
     kept: dict[int, int] = {}
 
@@ -51,7 +51,7 @@ def _trial(model: Any, objective: Objective, clip: Clip) -> tuple[float, int]:
     return seconds, sum(size for pointer, size in kept.items() if pointer not in own)
 
 
-def estimate(config: RunConfig, model: Any, steps: int) -> dict[str, float]:
+def estimate(config: RunConfig, model: Model, steps: int) -> dict[str, float]:
     """Time and memory of training on this CPU, a straight line through trial steps of two sizes.
 
     Memory counts weights, gradients, both moments, and every tensor kept for the backward pass. A

@@ -6,23 +6,22 @@ A falling loss can hide a collapse, and frames paired with the wrong actions. Th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from torch import Tensor
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.config import SigRegConfig
 from lrc_jepa.data.clips import Clips, Split
 from lrc_jepa.data.quantities import measured
 from lrc_jepa.data.store import Store
+from lrc_jepa.device import device_of
+from lrc_jepa.models.base import Model
 from lrc_jepa.models.readout import Readout, effective_rank, r_squared
 from lrc_jepa.models.streams import frame_streams
 from lrc_jepa.objectives.sigreg import GAUSSIAN_FLOOR, sigreg
-
-Array = NDArray[Any]
 
 COLLAPSED_RANK = 1.5  # effective rank below which z is a line or a point
 SETTLED = 50  # steps before which BatchNorm's running statistics are not yet those of the data
@@ -68,12 +67,12 @@ class HealthCheck:
             identity_rows=np.stack(rows),
         )
 
-    def _streams(self, model: Any, rows: Array) -> dict[str, Array]:
+    def _streams(self, model: Model, rows: Array) -> dict[str, Array]:
         """Features of single frames, flat: z, and u where the model has it."""
         found = frame_streams(model, self.store, rows)
         return {name: value.reshape(len(value), -1) for name, value in found.items()}
 
-    def readouts(self, model: Any) -> dict[str, float]:
+    def readouts(self, model: Model) -> dict[str, float]:
         """Held-out R^2 of every physical quantity, linear in z and in u."""
         fit = self._streams(model, self.fit_rows)
         test = self._streams(model, self.test_rows)
@@ -96,7 +95,7 @@ class HealthCheck:
         latent = np.linalg.norm(z - z[order], axis=1)
         return float(spearmanr(latent, np.linalg.norm(state - state[order], axis=1)).statistic)
 
-    def identity(self, model: Any) -> dict[str, float]:
+    def identity(self, model: Model) -> dict[str, float]:
         """How often a linear read-out of z or u names the episode a later frame comes from."""
         episodes, frames = self.identity_rows.shape
         streams = self._streams(model, self.identity_rows.ravel())
@@ -109,7 +108,7 @@ class HealthCheck:
             figures[f"episode_{name}"] = float((named == label[~early]).mean())
         return figures
 
-    def actions(self, model: Any, device: torch.device, config: SigRegConfig) -> dict[str, float]:
+    def actions(self, model: Model, device: torch.device, config: SigRegConfig) -> dict[str, float]:
         """Prediction error with true, shuffled and shifted actions; SIGReg over its floor."""
         clip = self.clips.gather(self.clip_ids)
         frames, actions = clip.frames.to(device), clip.actions.to(device)
@@ -131,9 +130,9 @@ class HealthCheck:
         }
 
     @torch.no_grad()
-    def __call__(self, model: Any, config: SigRegConfig) -> dict[str, float]:
+    def __call__(self, model: Model, config: SigRegConfig) -> dict[str, float]:
         """All figures; the model is put back into the mode it was in."""
-        device = next(model.parameters()).device
+        device = device_of(model)
         training = model.training
         model.eval()
         try:

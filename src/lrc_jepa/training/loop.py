@@ -30,6 +30,7 @@ from lrc_jepa.errors import BadInput, Diverged, Interrupted
 from lrc_jepa.locks import lock
 from lrc_jepa.models import build_model
 from lrc_jepa.models.backbones import home_of
+from lrc_jepa.models.base import Model
 from lrc_jepa.objectives import Objective
 from lrc_jepa.training.checkpoint import (
     list_checkpoints,
@@ -84,7 +85,7 @@ class Pieces:
     config: RunConfig
     run: Path
     clips: Clips
-    model: Any
+    model: Model
     objective: Objective
     network: Any
     """Model and objective as one module; DDP's once `fit` has begun on several processes."""
@@ -142,7 +143,7 @@ def assemble(config: RunConfig, store: Store, run: Path, device: torch.device) -
     """Build everything a run needs; whatever cannot work is refused here."""
     check_data(config, store)
     split = Split.by_episode(store, config.clip)
-    model: Any = build_model(config).to(device)
+    model: Model = build_model(config).to(device)
     deployment = Deployment.of(model.spec, store, split.train)
     normalizer = deployment.normalizer
     columns = clip_columns(store, model, config.model.proprio, config.model.proprio_dim)

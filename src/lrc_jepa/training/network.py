@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from lrc_jepa.config import TrainConfig
 from lrc_jepa.errors import BadInput
+from lrc_jepa.models.base import Model
 from lrc_jepa.objectives import Objective
 from lrc_jepa.objectives.terms import TERMS
 from lrc_jepa.types import Clip
@@ -21,7 +20,7 @@ CHUNKED = ("encoder", "decoder")  # the parts whose activations fill the memory
 class Network(nn.Module):
     """A clip and a step in, the terms of the loss out; only `total` carries a gradient."""
 
-    def __init__(self, model: Any, objective: Objective, config: TrainConfig) -> None:
+    def __init__(self, model: Model, objective: Objective, config: TrainConfig) -> None:
         super().__init__()
         self.model, self.objective = model, objective
         self._outputs = torch.compile(model.outputs) if config.compile else model.outputs

@@ -11,9 +11,9 @@ from typing import Any
 
 import av
 import numpy as np
-from numpy.typing import NDArray
 
 from lrc_jepa import __version__
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.exporters.naming import Naming
 from lrc_jepa.data.importers.base import need
 from lrc_jepa.data.importers.lerobot import OWN
@@ -22,7 +22,6 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.files import write_json
 from lrc_jepa.folders import whole_folder
 
-Array = NDArray[Any]
 DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 VIDEO_PATH = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 EPISODES_PATH = "meta/episodes/chunk-000/file-000.parquet"

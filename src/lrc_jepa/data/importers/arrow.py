@@ -6,12 +6,11 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.budget import ask
 from lrc_jepa.errors import BadInput
 
-Array = NDArray[Any]
 DEEPEST = 3
 # Bytes of one value in memory, by the parquet type; the others are as long as they are.
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}

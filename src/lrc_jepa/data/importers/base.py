@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.arrays import one_line
 from lrc_jepa.data.budget import ask
 from lrc_jepa.errors import BadInput, Interrupted
 from lrc_jepa.files import read_json
 
-Array = NDArray[Any]
 MOST_ROWS = 1 << 40  # more than any dataset; a lying index can say anything
 WIDEST = 1024  # numbers per row a quantity may have; wider ones are images or point clouds
 JSON_GROWS = 32  # times: an empty list is two letters and 64 bytes

@@ -13,17 +13,16 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.importers.base import Source, checked_lengths, choose_camera, natural, numeric
 from lrc_jepa.data.importers.images import decode_image
 from lrc_jepa.data.importers.pickles import load_numbers
 from lrc_jepa.errors import BadInput
 
-Array = NDArray[Any]
 OBSERVATIONS, ACTIONS = "obs_dict.pkl", "policy_out.pkl"
 DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})_\d{2}-\d{2}-\d{2}")
 IN_STEP_FROM = (2021, 7, 23)

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.frames import to_square
 from lrc_jepa.data.importers.base import Source, json_number, numeric
 from lrc_jepa.data.importers.options import Options
 from lrc_jepa.data.streaming import StreamWriter
 from lrc_jepa.errors import BadInput
 
-Array = NDArray[Any]
 PIECE = 64  # frames handed to the store at a time
 SHAPING = ("size", "crop", "stride", "min_length", "world")  # options that rows depend on
 NOTED = ("names", "native", "width", "rate")  # of the first episode; the journal keeps them

@@ -14,18 +14,17 @@ import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.importers.base import Source, checked_lengths, numeric, reading
 from lrc_jepa.data.importers.pickles import load_numbers
 from lrc_jepa.data.importers.video import all_frames
 from lrc_jepa.errors import BadInput
 
-Array = NDArray[Any]
 ACTION_UNIT = 100.0
 FRAME_RATE = 10.0
 MOST_PICKLE = 1 << 16  # bytes

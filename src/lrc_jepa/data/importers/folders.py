@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.importers import images, video
 from lrc_jepa.data.importers.base import BOOKKEEPING, Source, checked_lengths, natural
 from lrc_jepa.data.importers.tables import Table, read_shared, read_table
 from lrc_jepa.errors import BadInput
 
-Array = NDArray[Any]
 SHARED = "actions"
 TABLES = (".csv", ".npz", ".npy")
 

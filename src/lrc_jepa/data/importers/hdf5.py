@@ -19,6 +19,7 @@ import hdf5plugin  # noqa: F401 (registers Blosc and the other filters)
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.budget import ask
 from lrc_jepa.data.importers.base import (
     BOOKKEEPING,
@@ -33,7 +34,6 @@ from lrc_jepa.data.importers.images import converter, is_image
 from lrc_jepa.data.importers.packed import check_chunk
 from lrc_jepa.errors import BadInput
 
-Array = NDArray[Any]
 CACHE_BYTES = 32 << 20  # of each column that is open
 BLOCK_BYTES = 32 << 20
 SUFFIXES = frozenset({".h5", ".hdf5"})

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.budget import ask
 from lrc_jepa.data.importers.base import reading
 from lrc_jepa.errors import BadInput
 
-Array = NDArray[Any]
 Frame = NDArray[np.uint8]
 MOST_PIXELS = 1 << 26  # of one frame: 8192 x 8192
 PER_PIXEL = 10  # bytes while it is decoded

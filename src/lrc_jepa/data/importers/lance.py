@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.budget import ask
 from lrc_jepa.data.importers.arrow import row_bytes, to_array
 from lrc_jepa.data.importers.base import BOOKKEEPING, Source, checked_lengths, choose_camera, need, reading
@@ -20,7 +21,6 @@ from lrc_jepa.data.importers.images import decode_image
 from lrc_jepa.data.importers.video import all_frames
 from lrc_jepa.errors import BadInput
 
-Array = NDArray[Any]
 BATCH = 8  # pictures at a time
 PER_ROW = 60  # bytes that finding the episodes takes
 SIDE_TABLES = ("_videos", "_episodes")

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.importers.arrow import PER_CELL, ask_for, to_array
 from lrc_jepa.data.importers.base import (
     BOOKKEEPING,
@@ -35,7 +36,6 @@ from lrc_jepa.data.importers.images import decode_image
 from lrc_jepa.data.importers.video import frames_at
 from lrc_jepa.errors import BadInput
 
-Array = NDArray[Any]
 OWN = "lrc_jepa"  # key of info.json under which our own exports say what LeRobot has no place for
 VERSIONS = ("v2.0", "v2.1", "v3.0")
 FIELD = re.compile(r"\{(\w+)(?::0?(\d{1,2})d)?\}")

@@ -17,6 +17,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.importers.base import (
     WIDEST,
     Source,
@@ -38,7 +39,6 @@ from lrc_jepa.data.importers.images import converter, decode_image, is_image
 from lrc_jepa.data.importers.minari_arrow import STORAGES, MinariArrow
 from lrc_jepa.errors import BadInput
 
-Array = NDArray[Any]
 MAIN = "main_data.hdf5"
 DEEPEST = 8  # levels of nested spaces
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.importers.arrow import ask_for, to_array
 from lrc_jepa.data.importers.base import (
     Source,
@@ -30,7 +31,6 @@ from lrc_jepa.data.importers.base import (
 from lrc_jepa.data.importers.images import converter, decode_image, is_image
 from lrc_jepa.errors import BadInput
 
-Array = NDArray[Any]
 STORAGES = ("arrow", "parquet")
 DEEPEST = 8  # levels of nested spaces
 KEPT = ("observations", "actions", "infos")

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.budget import ask
 from lrc_jepa.data.importers.base import (
     BOOKKEEPING,
@@ -32,7 +33,6 @@ from lrc_jepa.data.importers.images import converter, is_image
 from lrc_jepa.data.importers.packed import CHECKS, check_chunk
 from lrc_jepa.errors import BadInput
 
-Array = NDArray[Any]
 CHUNK = re.compile(r"(c[/.])?\d+([/.]\d+)*")  # name of a chunk's file below its array
 PACKERS = CHECKS.keys() - {"lz4-hdf5"}  # codecs that pack: at most one, the last
 ARRANGERS = frozenset({"shuffle", "delta", "bytes", "transpose"})  # codecs that leave the size as it is

@@ -15,17 +15,15 @@ from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.data.arrays import load_npz, map_npy, one_line
 from lrc_jepa.data.budget import Meter
 from lrc_jepa.data.importers.base import BOOKKEEPING, numeric
 from lrc_jepa.errors import BadInput
 
-Array = NDArray[Any]
 ACTION = re.compile(r"actions?([._\-\[ ].*|\d.*)?")
 NUMBERED = re.compile(r"(.+?)[._\[ -]?\d+\]?")
 MOST_COLUMNS = 10_000

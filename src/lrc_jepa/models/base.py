@@ -10,7 +10,7 @@ from lrc_jepa.files import digest
 from lrc_jepa.models.backbones import Frozen, load_backbone
 from lrc_jepa.models.impala import Impala
 from lrc_jepa.models.vit import Pixels, VisionTransformer
-from lrc_jepa.types import Clip
+from lrc_jepa.types import Clip, Outputs, Spec
 
 
 def build_encoder(config: EncoderConfig, backbone: str) -> VisionTransformer | Impala | Frozen:
@@ -20,8 +20,33 @@ def build_encoder(config: EncoderConfig, backbone: str) -> VisionTransformer | I
     return Impala(config) if config.kind == "impala" else VisionTransformer(config)
 
 
-class Seeing(nn.Module):
-    """Pixels and the encoder; where the encoder is frozen, its tokens may come from the store."""
+class Model(nn.Module):
+    """The base of every model: pixels, the encoder, and what training and planning ask of the rest.
+
+    Where the encoder is frozen, its tokens may come from the store.
+    """
+
+    spec: Spec
+
+    def encode(self, frames: Tensor) -> Tensor:
+        """(B,T,3,h,w) uint8 -> (B,T,N,D): the only method that planning shows pixels to."""
+        raise NotImplementedError
+
+    def step(self, past: Tensor, actions: Tensor) -> Tensor:
+        """(B,k,N,D), (B,k,A) -> (B,N,D) for k <= K; `actions[:, i]` is the block that leaves frame i."""
+        raise NotImplementedError
+
+    def distance(self, state: Tensor, goal: Tensor) -> Tensor:
+        """(B,N,D), (B,N,D) -> (B,)."""
+        raise NotImplementedError
+
+    def outputs(self, clip: Clip) -> Outputs:
+        """Everything an objective may ask for."""
+        raise NotImplementedError
+
+    def provides(self) -> frozenset[str]:
+        """Names of the `Outputs` fields that this model fills."""
+        raise NotImplementedError
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
