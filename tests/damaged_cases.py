@@ -22,8 +22,9 @@ import damage as d
 import h5py
 import made_formats as made
 import numpy as np
-from damage import CANARY, SECRET
+from damage import SECRET
 from forked import Ended, in_child
+from hostile_pickles import CANARY
 
 from lrc_jepa.data.importers import import_dataset
 from lrc_jepa.data.store import Store

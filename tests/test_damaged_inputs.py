@@ -22,7 +22,6 @@ import damage as d
 import made_formats as made
 import numpy as np
 import pytest
-from damage import CANARY
 from damaged_cases import (
     KINDS,
     LENGTHS,
@@ -33,6 +32,7 @@ from damaged_cases import (
     run_apart,
 )
 from forked import in_child
+from hostile_pickles import CANARY, acting_pickles
 
 from lrc_jepa.data.importers.base import reading
 from lrc_jepa.data.store import Store, StoreWriter
@@ -114,7 +114,7 @@ def _comes(canary: Path) -> bool:
 
 def test_hostile_pickles_act_when_they_are_let(tmp_path):
     """Each would have left the canary had anybody run it."""
-    for number, data in enumerate(d.acting_pickles(tmp_path)):
+    for number, data in enumerate(acting_pickles(tmp_path)):
         in_child(partial(pickle.loads, data))
         assert _comes(tmp_path / CANARY), f"pickle {number} does nothing"
         (tmp_path / CANARY).unlink()

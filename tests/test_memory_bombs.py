@@ -18,6 +18,7 @@ from forked import in_child
 from lrc_jepa.commands.data_io import import_
 from lrc_jepa.data.budget import BACKED, ask, in_words, memory_limit
 from lrc_jepa.data.importers import import_dataset
+from lrc_jepa.data.importers.parquet import EpisodeFile
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 
@@ -84,6 +85,30 @@ def test_the_limit_is_an_option(tmp_path):
         import_([str(root), "--out", str(tmp_path / "out"), "--size", "8", "--max-memory", "100"])
     answer = import_([str(root), "--out", str(tmp_path / "out"), "--size", "8", "--max-memory", "200"])
     assert answer["frames"] == bombs.BIG // (64 * 64 * 3)
+
+
+@pytest.mark.parametrize("in_groups", [True, False])
+def test_a_long_table_is_read_by_its_row_groups(in_groups, tmp_path):
+    """Twenty episodes of zeros: one at a time they fit, all at once they do not."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows, width = 100, 500
+    zeros = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(20 * rows * width, np.float32)), width)
+    columns = {"episode_index": np.repeat(np.arange(20), rows), "frame_index": np.tile(np.arange(rows), 20)}
+    size = rows if in_groups else 20 * rows
+    pq.write_table(pa.table({**columns, "zeros": zeros}), tmp_path / "x.parquet", row_group_size=size)
+    with memory_limit(1_000_000):
+        file = EpisodeFile(tmp_path / "x.parquet", ["zeros", "frame_index"], "x")
+        start = file.start(7, rows)
+        assert start == 7 * rows
+        if in_groups:
+            table = file.rows(start + 20, start + rows)
+            assert table["frame_index"].to_pylist() == list(range(20, rows))
+            assert list(file.cells("frame_index", start + 98, start + 103)) == [98, 99, 0, 1, 2]
+            return
+        with pytest.raises(BadInput, match="x would take 4.*MB of memory"):
+            file.rows(start, start + rows)
 
 
 def test_what_may_be_asked_for():

@@ -33,6 +33,7 @@ from lrc_jepa.data.importers.base import (
     reading,
 )
 from lrc_jepa.data.importers.images import decode_image
+from lrc_jepa.data.importers.parquet import EpisodeFile
 from lrc_jepa.data.importers.video import frames_at
 from lrc_jepa.errors import BadInput
 
@@ -104,7 +105,7 @@ class LeRobot(Source):
         self.places = self._places_v3() if self.version == "v3.0" else self._places_v2()
         self.lengths = checked_lengths(np.asarray([p.length for p in self.places], np.int64), self.what)
         self._check_totals()
-        self._table: tuple[Path, Any] | None = None
+        self._file: EpisodeFile | None = None
         robot = str(self.meta.get("robot_type"))[:80]
         self.info = {"camera": self.camera, "frame_rate": rate, "version": self.version, "robot": robot}
         self.info["labels"] = {n: found for n in self.names if (found := _labels(features[n]))}
@@ -205,42 +206,27 @@ class LeRobot(Source):
         data = self._path("data_path", files("data"))
         return Place(number, length, _first_task(row.get("tasks")), data, video, starts_at)
 
-    def _rows(self, place: Place) -> tuple[Any, int]:
-        """The numeric table of the episode's file, and the episode's first row in it."""
-        what = f"{self.what}: {place.data.relative_to(self.root)}"
-        if self._table is None or self._table[0] != place.data:
-            with reading(what):
-                file = self.pq.ParquetFile(place.data)
-                there = set(file.schema_arrow.names)
-                bookkeeping = [n for n in ("episode_index", "frame_index") if n in there]
-                missing = [n for n in self.names if n not in there]
-                if missing or "episode_index" not in there:
-                    raise BadInput(f"{what} lacks the column {(missing or ['episode_index'])[0][:80]}")
-                wanted = self.names + bookkeeping
-                ask_for(file.metadata, wanted, range(file.num_row_groups), what)
-                self._table = place.data, file.read(columns=wanted)
-        table = self._table[1]
-        numbers = to_array(table.column("episode_index"), what)
-        mine = np.flatnonzero(numbers == place.number) if numbers is not None else np.zeros(0, int)
-        if len(mine) != place.length or (len(mine) and mine[-1] - mine[0] != len(mine) - 1):
-            raise BadInput(
-                f"{what} holds {len(mine)} rows of episode {place.number}, which has {place.length} frames"
-            )
-        start = int(mine[0])
-        if "frame_index" in table.column_names:
-            counts = to_array(table.column("frame_index").slice(start, place.length), what)
-            if counts is None or not np.array_equal(counts.ravel(), np.arange(place.length)):
-                raise BadInput(f"{what}: frame_index does not count up in episode {place.number}")
-        return table, start
+    def _opened(self, place: Place) -> EpisodeFile:
+        """The file of an episode's rows; the last one stays open."""
+        if self._file is None or self._file.path != place.data:
+            what = f"{self.what}: {place.data.relative_to(self.root)}"
+            self._file = EpisodeFile(place.data, self.names, what)
+        return self._file
+
+    def _rows(self, place: Place) -> Any:
+        """A table of the episode's numbers."""
+        file = self._opened(place)
+        start = file.start(place.number, place.length)
+        return file.rows(start, start + place.length)
 
     def columns(self, episode: int) -> Mapping[str, Array]:
         """The columns of numbers; timestamp among them."""
         place = self.places[episode]
-        table, start = self._rows(place)
+        table = self._rows(place)
         what = f"{self.what}, episode {place.number}"
         found: dict[str, Array] = {}
         for name in self.names:
-            values = to_array(table.column(name).slice(start, place.length), f"{what}: {name}")
+            values = to_array(table.column(name), f"{what}: {name}")
             if values is not None:
                 found[name] = values
             else:
@@ -260,10 +246,10 @@ class LeRobot(Source):
         yield from frames_at(place.video, times + place.starts_at, self.rate, f"the video of {what}")
 
     def _times(self, place: Place, what: str) -> NDArray[np.float64]:
-        table, start = self._rows(place)
+        table = self._rows(place)
         if "timestamp" not in table.column_names:
             return np.arange(place.length) / self.rate
-        values = to_array(table.column("timestamp").slice(start, place.length), what)
+        values = to_array(table.column("timestamp"), what)
         if values is None:
             raise BadInput(f"{what}: timestamp does not hold numbers")
         times = values.astype(np.float64).ravel()
@@ -274,30 +260,10 @@ class LeRobot(Source):
         return times
 
     def _pictures(self, place: Place, what: str) -> Iterator[NDArray[np.uint8]]:
-        _, start = self._rows(place)
-        stop, at = start + place.length, 0
-        with reading(what):
-            file = self.pq.ParquetFile(place.data)
-            groups = []
-            for group in range(file.num_row_groups):
-                rows = file.metadata.row_group(group).num_rows
-                if at + rows > start and at < stop:
-                    groups.append((group, at))
-                at += rows
-            ask_for(file.metadata, [self.camera], [g for g, _ in groups], what)
-            # One by one: a packed table may hold one large picture many times.
-            batches = file.iter_batches(1, row_groups=[g for g, _ in groups], columns=[self.camera])
-        at = groups[0][1] if groups else 0
-        while at < stop:
-            with reading(what):
-                batch = next(batches, None)
-                pictures = batch.column(0).to_pylist() if batch is not None else None
-            if pictures is None:
-                raise BadInput(f"{what} lacks pictures")
-            for row, picture in enumerate(pictures, at):
-                if start <= row < stop:
-                    yield self._picture(picture, f"{what}, frame {row - start}")
-            at += len(pictures)
+        file = self._opened(place)
+        start = file.start(place.number, place.length)
+        for row, cell in enumerate(file.cells(self.camera, start, start + place.length)):
+            yield self._picture(cell, f"{what}, frame {row}")
 
     def _picture(self, cell: Any, what: str) -> NDArray[np.uint8]:
         data = cell.get("bytes") if isinstance(cell, dict) else cell
