@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -59,9 +60,15 @@ def varied(tmp_path_factory) -> Store:
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory, store) -> Path:
-    """A debug run, trained once, described as the command line does."""
-    path = tmp_path_factory.mktemp("runs") / "debug"
+def trained(tmp_path_factory, store) -> Path:
+    """A debug run, trained once, described as the command line does; only ever copied."""
+    path = tmp_path_factory.mktemp("trained") / "debug"
     Run(path).describe(DEBUG, store.path)
     train_debug(store, path)
     return path
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, trained) -> Path:
+    """That run for the tests of one file: rows that they add are not seen by other files."""
+    return shutil.copytree(trained, tmp_path_factory.mktemp("runs") / "debug")
