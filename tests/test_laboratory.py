@@ -547,9 +547,7 @@ def test_a_killed_lab_goes_on_where_it_stopped(home, tmp_path):
     started = subprocess.Popen(
         [sys.executable, "-m", "lrc_jepa", "lab", *work], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    for _ in range(1200):
-        if read_rows(home / "results.jsonl", "control"):
-            break
+    while started.poll() is None and not read_rows(home / "results.jsonl", "control"):
         time.sleep(0.05)
     started.kill()
     started.wait()

@@ -226,6 +226,23 @@ def test_mppi_gives_no_weight_to_infinite_costs():
     assert torch.allclose(weigh(dear, 0.5), torch.tensor([[1 / 3] * 3, [1 / 3] * 3, [1.0, 0.0, 0.0]]))
 
 
+def test_no_plan_of_infinite_cost_is_an_elite():
+    """With three finite candidates the best of them stands for the other five of eight elites."""
+    finite = torch.zeros(64, dtype=torch.bool)
+    finite[[5, 20, 41]] = True
+    seen = []
+
+    def cost(plans):
+        seen.append(plans.clone())
+        return torch.where(finite, (plans - 0.5).square().sum(dim=(2, 3)), torch.inf)
+
+    plan = planned("cem", cost, config=dataclasses.replace(CONFIG, iterations=1, elites=8))
+    for b in range(2):
+        few = seen[0][b][finite]
+        best = few[(few - 0.5).square().sum(dim=(1, 2)).argmin()]
+        assert torch.allclose(plan.actions[b], (few.sum(dim=0) + 5 * best) / 8, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["gradient", "cem+gradient", "icem+gradient"])
 def test_the_last_gradient_step_is_scored(name):
     """Every step is downhill here, so the best plan is where the last one led."""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from lrc_jepa.data.clips import Split
+from lrc_jepa.data.quantities import CIRCLE
 from lrc_jepa.data.store import Store, StoreWriter
 from lrc_jepa.evaluate.probes import probe_table, stored_quantities
 from lrc_jepa.training import health
@@ -49,3 +50,13 @@ def test_probes_read_a_wrapped_angle_as_cosine_and_sine(store):
     rows = probe_table({"z": (seen(store, fit), seen(store, test))}, targets, 0, ["ridge"])
     r = {row["quantity"]: row["r"] for row in rows if not row["control"]}
     assert r["block_angle_cos_sin"] > 0.999 > 0.95 > r["block_angle"]
+
+
+def test_true_distances_are_blind_to_units_and_to_where_an_angle_wraps():
+    rng = np.random.default_rng(0)
+    place, angle = rng.normal(0, 100, (400, 2)), rng.uniform(0, 2 * np.pi, (400, 1))
+    circle = np.concatenate([np.cos(angle), np.sin(angle)], axis=1)
+    truths = {"place": place, "block_angle": angle, "block_angle" + CIRCLE: circle}
+    z = np.concatenate([place / place.std(axis=0), circle / circle.std(axis=0)], axis=1)
+    assert health._distance_rank(z, truths) == pytest.approx(1.0)
+    assert health._distance_rank(place, truths) < 0.9

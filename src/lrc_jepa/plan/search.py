@@ -111,9 +111,13 @@ class Search:
         return costs
 
     def select(self, plans: Tensor, costs: Tensor) -> Tensor:
-        """End an iteration: the elites (B,E,H,A) of all its plans, best first."""
+        """End an iteration: the elites (B,E,H,A) of all its plans, best first.
+
+        A plan of infinite cost is never one: where others run out the best plan so far takes its place.
+        """
         count = min(self.config.elites, plans.shape[1])
-        self.elites, _ = cheapest(plans, costs, count)
+        elites, values = cheapest(plans, costs, count)
+        self.elites = torch.where(values.isinf()[:, :, None, None], self.best[:, None], elites)
         self._spread.append(self.elites.std(dim=1, correction=int(count > 1)).mean(dim=(1, 2)))
         return self.elites
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from lrc_jepa.arrays import Array
 from lrc_jepa.config import SigRegConfig
 from lrc_jepa.data.clips import Clips, Split
-from lrc_jepa.data.quantities import measured
+from lrc_jepa.data.quantities import CIRCLE, measured
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import device_of
 from lrc_jepa.models.base import Model
@@ -32,6 +32,19 @@ def _rows_of(store: Store, episodes: Array) -> Array:
     return np.concatenate(
         [np.arange(store.ep_offset[e], store.ep_offset[e] + store.ep_len[e]) for e in episodes]
     )
+
+
+def _distance_rank(z: Array, truths: dict[str, Array]) -> float:
+    """Spearman correlation of latent with true distance over random pairs of frames.
+
+    Each column of what was measured counts by its own spread; an angle counts as a point of the circle.
+    """
+    parts = [values for name, values in truths.items() if name + CIRCLE not in truths]
+    state = np.concatenate(parts, axis=1)
+    state = state / np.maximum(state.std(axis=0), 1e-8)
+    order = np.random.default_rng(0).permutation(len(z))
+    latent = np.linalg.norm(z - z[order], axis=1)
+    return float(spearmanr(latent, np.linalg.norm(state - state[order], axis=1)).statistic)
 
 
 def _pick(rng: np.random.Generator, items: Array, count: int) -> Array:
@@ -82,18 +95,11 @@ class HealthCheck:
             for stream in fit:
                 readout = Readout.fit(fit[stream], known)
                 figures[f"r2_{stream}.{name}"] = r_squared(readout(test[stream]), truths[name])
-        if "state" in self.store.columns:
-            figures["distance_rank"] = self._distance_rank(test["z"])
+        if truths:
+            figures["distance_rank"] = _distance_rank(test["z"], truths)
         figures["effective_rank"] = effective_rank(test["z"])
         figures["z_std"] = float(test["z"].std(0).mean())
         return figures
-
-    def _distance_rank(self, z: Array) -> float:
-        """Spearman correlation of latent with true distance over random pairs of frames."""
-        order = np.random.default_rng(0).permutation(len(z))
-        state = np.asarray(self.store.columns["state"][self.test_rows])
-        latent = np.linalg.norm(z - z[order], axis=1)
-        return float(spearmanr(latent, np.linalg.norm(state - state[order], axis=1)).statistic)
 
     def identity(self, model: Model) -> dict[str, float]:
         """How often a linear read-out of z or u names the episode a later frame comes from."""
