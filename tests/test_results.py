@@ -1,6 +1,7 @@
 """Kept results: a row for each run, summarised over seeds, made from what runs wrote down themselves."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from test_cli import lrc
@@ -30,15 +31,17 @@ def rows():
         {"kind": "probe", "probe": "ridge", "control": False, "stream": "z", "quantity": "p", "r": 0.98765},
         {"kind": "probe", "probe": "ridge", "control": True, "stream": "z", "quantity": "p", "r": 0.1},
     ]
-    return own + random + smaller + times + probes
+    altered = [{"kind": "intervention", "condition": "z shuffled", "psnr_moving": 17.25}]
+    return own + random + smaller + times + probes + altered
 
 
-def test_a_run_is_kept_pair_by_pair(tmp_path):
+def test_a_run_is_kept_pair_by_pair(tmp_path, varied):
     metrics = [{"kind": "health", "step": 1, "r2_z.p": 0.2}, {"kind": "health", "step": 2, "r2_z.p": 0.9}]
-    kept = keep(rows(), metrics, 40, tmp_path)
+    kept = keep(rows(), metrics, varied, tmp_path)
     assert kept.outcomes == "1110" and kept.strict == {"nearer": "1010"}
     assert kept.references == {"random": "1000"} and kept.minutes == 1.5 and kept.seed == 3
-    assert kept.readings == {"r2_z.p": 0.9, "r_z.p": 0.9877} and kept.episodes == 40
+    assert kept.readings == {"r2_z.p": 0.9, "r_z.p": 0.9877, "moving_db.z shuffled": 17.25}
+    assert (kept.episodes, kept.factors) == (12, 9)
     append_kept(tmp_path / "a.jsonl", kept)
     assert read_kept(tmp_path) == [kept]
 
@@ -53,9 +56,12 @@ def test_seeds_are_summarised_together_and_a_later_row_replaces_an_earlier(tmp_p
             references={"random": "0001"},
         )
 
-    for kept in (run(0, "0000", "a"), run(1, "1100", "b"), run(0, "1110", "a")):
+    others = [replace(run(0, "1111", name), **{name: 3}) for name in ("steps", "episodes", "factors")]
+    for kept in (run(0, "0000", "a"), run(1, "1100", "b"), run(0, "1110", "a"), *others):
         append_kept(tmp_path / "x.jsonl", kept)
-    (line,) = summarize_kept(read_kept(tmp_path))
+    lines = summarize_kept(read_kept(tmp_path))
+    line = next(line for line in lines if line["seeds"] == 2)
+    assert len(lines) == 4
     assert line["seeds"] == 2 and line["pairs"] == 4 and line["success_by_seed"] == [0.75, 0.5]
     assert line["success_mean"] == 0.625 and line["random_success"] == 0.25 and line["replay_success"] is None
     assert (line["wilson_low"], line["wilson_high"]) == wilson(5, 8)
@@ -63,7 +69,7 @@ def test_seeds_are_summarised_together_and_a_later_row_replaces_an_earlier(tmp_p
 
 def test_rows_of_another_version_and_runs_without_goals_are_named(tmp_path):
     with pytest.raises(BadInput, match=r"lrc plan"):
-        keep([], [], 0, tmp_path)
+        keep([], [], None, tmp_path)
     append_rows(tmp_path / "x.jsonl", [{"kind": "kept", "metric": "kept.v9"}])
     with pytest.raises(BadInput, match=r"x.jsonl has rows of kept.v9"):
         read_kept(tmp_path)

@@ -37,7 +37,7 @@ def work(args: ResultsArgs) -> list[dict[str, Any]]:
     if args.keep:
         check_writable(args.folder)
         rows = [
-            keep(run.rows(), read_metrics(run.folder / "metrics.jsonl"), run.store.episodes, run.folder)
+            keep(run.rows(), read_metrics(run.folder / "metrics.jsonl"), run.store, run.folder)
             for run in map(Run, args.keep)
         ]
         args.folder.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,19 @@ def work(args: ResultsArgs) -> list[dict[str, Any]]:
             append_kept(args.folder / f"{row.world}-{row.appearance}.jsonl", row)
         say(f"kept {len(rows)} runs in {args.folder}")
     lines = summarize_kept(read_kept(args.folder))
-    columns = ["world", "looks", "system", "size", "seeds", "pairs", "success", "95%", "random", "minutes"]
+    columns = [
+        "world",
+        "looks",
+        "system",
+        "size",
+        "steps",
+        "seeds",
+        "pairs",
+        "success",
+        "95%",
+        "random",
+        "minutes",
+    ]
     table("what was reached, mean over seeds", columns, [_cells(line) for line in lines])
     return lines
 
@@ -54,9 +66,11 @@ def _cells(line: dict[str, Any]) -> list[str]:
     def percent(value: float | None) -> str:
         return "–" if value is None else f"{100 * value:.1f}%"
 
-    names = [line[name] for name in ("world", "appearance", "system", "size")]
+    looks = f"{line['appearance']} ({line['factors']})" if line["factors"] else line["appearance"]
     return [
-        *names,
+        line["world"],
+        looks,
+        *(str(line[name]) for name in ("system", "size", "steps")),
         str(line["seeds"]),
         str(line["pairs"]),
         percent(line["success_mean"]),

@@ -12,11 +12,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
+from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.report.stats import wilson
 from lrc_jepa.rows import Row, append_rows, read_rows
 
 VERSION = "kept.v1"
+SHARED = ("world", "appearance", "factors", "system", "size", "protocol", "steps", "episodes")
 ACTORS = ("random", "expert-replay", "do-nothing")
 
 
@@ -43,12 +47,15 @@ class Kept:
     references: dict[str, str] = field(default_factory=dict)
     """Outcomes of random actions, of the recorded ones and of doing nothing, on the same pairs."""
     readings: dict[str, float] = field(default_factory=dict)
-    """Health at the last step, and Pearson r of linear probes as `r_STREAM.QUANTITY`."""
+    """Health at the last step; Pearson r of linear probes as `r_STREAM.QUANTITY`; decibels over the pixels
+    that change, of frames rebuilt from altered streams, as `moving_db.CONDITION`."""
     config_hash: str = ""
     checkpoint_hash: str = ""
     data_hash: str = ""
     episodes: int = 0
     """Episodes in the dataset."""
+    factors: int = 0
+    """How many numbers of an episode's look differ between episodes."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -56,9 +63,10 @@ class Kept:
         return self.checkpoint_hash, self.manifest_hash, self.protocol
 
     @property
-    def group(self) -> tuple[str, str, str, str, str]:
+    def group(self) -> tuple[str, str, int, str, str, int, int, str]:
         """Runs that differ by their seed alone are summarised together."""
-        return self.world, self.appearance, self.system, self.size, self.protocol
+        looks = (self.world, self.appearance, self.factors)
+        return *looks, self.system, self.size, self.steps, self.episodes, self.protocol
 
 
 def _string(rows: Iterable[Row], criterion: str) -> str:
@@ -74,18 +82,20 @@ def _largest(rows: list[Row]) -> list[Row]:
     return max(reversed(list(groups.values())), key=len) if groups else []
 
 
-def _readings(metrics: list[Row], probes: list[Row]) -> dict[str, float]:
+def _readings(metrics: list[Row], rows: list[Row]) -> dict[str, float]:
     wanted = ("r2_", "episode_", "error_", "distance_rank", "effective_rank", "z_std")
     health = next((row for row in reversed(metrics) if row["kind"] == "health"), {})
     found = {name: value for name, value in health.items() if name.startswith(wanted)}
-    for row in probes:  # later ones replace earlier ones
-        if row["probe"] == "ridge" and not row["control"]:
+    for row in rows:  # later ones replace earlier ones
+        if row["kind"] == "probe" and row["probe"] == "ridge" and not row["control"]:
             found[f"r_{row['stream']}.{row['quantity']}"] = row["r"]
+        if row["kind"] == "intervention" and row["psnr_moving"] is not None:
+            found[f"moving_db.{row['condition']}"] = row["psnr_moving"]
     return {name: round(float(value), 4) for name, value in found.items()}
 
 
-def keep(rows: list[Row], metrics: list[Row], episodes: int, where: Path) -> Kept:
-    """The kept row of a run, from its rows and its metrics."""
+def keep(rows: list[Row], metrics: list[Row], store: Store, where: Path) -> Kept:
+    """The kept row of a run, from its rows, its metrics and its dataset."""
     planned = _largest([row for row in rows if row["kind"] == "control" and row.get("repetition", 0) == 0])
     if not planned:
         raise BadInput(f"{where} has no goals reached or missed yet: lrc plan {where}")
@@ -106,8 +116,9 @@ def keep(rows: list[Row], metrics: list[Row], episodes: int, where: Path) -> Kep
         outcomes=_string(own, criterion),
         strict={name: _string(own, name) for name in own[0]["success"] if name != criterion},
         references={name: _string(actors[name], criterion) for name in ACTORS if name in actors},
-        readings=_readings(metrics, [row for row in rows if row["kind"] == "probe"]),
-        episodes=episodes,
+        readings=_readings(metrics, rows),
+        episodes=store.episodes,
+        factors=store.appearance(np.arange(store.episodes)).shape[1],
     )
 
 
@@ -146,19 +157,16 @@ def summarize_kept(kept: list[Kept]) -> list[dict[str, Any]]:
     for row in kept:
         groups.setdefault(row.group, []).append(row)
     lines = []
-    for (world, appearance, system, size, protocol), runs in sorted(groups.items()):
+    for _, runs in sorted(groups.items()):
+        first = runs[0]
         outcomes = "".join(run.outcomes for run in runs)
         low, high = wilson(outcomes.count("1"), len(outcomes))
-        strict = {name: _mean(_rate(run.strict[name]) for run in runs) for name in runs[0].strict}
+        strict = {name: _mean(_rate(run.strict[name]) for run in runs) for name in first.strict}
         lines.append(
             {
-                "world": world,
-                "appearance": appearance,
-                "system": system,
-                "size": size,
-                "protocol": protocol,
+                **{name: getattr(first, name) for name in SHARED},
                 "seeds": len({run.seed for run in runs}),
-                "pairs": len(runs[0].outcomes),
+                "pairs": len(first.outcomes),
                 "success_mean": _mean(_rate(run.outcomes) for run in runs),
                 "success_by_seed": [_rate(run.outcomes) for run in sorted(runs, key=lambda run: run.seed)],
                 "wilson_low": low,
@@ -166,11 +174,8 @@ def summarize_kept(kept: list[Kept]) -> list[dict[str, Any]]:
                 "strict_mean": strict,
                 "random_success": _mean(_rate(run.references.get("random", "")) for run in runs),
                 "replay_success": _mean(_rate(run.references.get("expert-replay", "")) for run in runs),
-                "steps": runs[0].steps,
                 "minutes": _mean(run.minutes for run in runs),
-                "readings": {
-                    name: _mean(run.readings.get(name) for run in runs) for name in runs[0].readings
-                },
+                "readings": {name: _mean(run.readings.get(name) for run in runs) for name in first.readings},
             }
         )
     return lines
