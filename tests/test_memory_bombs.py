@@ -107,7 +107,7 @@ def test_a_long_table_is_read_by_its_row_groups(in_groups, tmp_path):
             assert table["frame_index"].to_pylist() == list(range(20, rows))
             assert list(file.cells("frame_index", start + 98, start + 103)) == [98, 99, 0, 1, 2]
             return
-        with pytest.raises(BadInput, match="x would take 4.*MB of memory"):
+        with pytest.raises(BadInput, match=r"x would take 4.*MB of memory"):
             file.rows(start, start + rows)
 
 
