@@ -21,6 +21,7 @@ from lrc_jepa.rows import Row, append_rows, read_rows
 
 VERSION = "kept.v1"
 SHARED = ("world", "appearance", "factors", "system", "size", "protocol", "steps", "episodes")
+Group = tuple[str, str, int, str, str, int, int, str]
 ACTORS = ("random", "expert-replay", "do-nothing")
 
 
@@ -63,7 +64,7 @@ class Kept:
         return self.checkpoint_hash, self.manifest_hash, self.protocol
 
     @property
-    def group(self) -> tuple[str, str, int, str, str, int, int, str]:
+    def group(self) -> Group:
         """Runs that differ by their seed alone are summarised together."""
         looks = (self.world, self.appearance, self.factors)
         return *looks, self.system, self.size, self.steps, self.episodes, self.protocol
@@ -153,7 +154,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 def summarize_kept(kept: list[Kept]) -> list[dict[str, Any]]:
     """One entry for each world, look, system, size and protocol: means over seeds, pairs pooled."""
-    groups: dict[tuple[str, ...], list[Kept]] = {}
+    groups: dict[Group, list[Kept]] = {}
     for row in kept:
         groups.setdefault(row.group, []).append(row)
     lines = []
