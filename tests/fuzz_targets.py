@@ -19,13 +19,13 @@ from pathlib import Path
 import made_formats as made
 import numpy as np
 
-from lrc_jepa.data.arrays import load_npz, map_npy
 from lrc_jepa.data.budget import memory_limit
 from lrc_jepa.data.importers import FORMATS
 from lrc_jepa.data.importers.images import decode_image
 from lrc_jepa.data.importers.packed import CHECKS, check_chunk
 from lrc_jepa.data.importers.pickles import load_numbers
 from lrc_jepa.data.importers.tables import read_shared
+from lrc_jepa.data.npy import load_npz, map_npy
 from lrc_jepa.data.store import Store, StoreWriter
 from lrc_jepa.errors import BadInput
 

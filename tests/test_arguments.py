@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import pytest
 
+from lrc_jepa.arguments import parse
 from lrc_jepa.bounds import Range, Seed
-from lrc_jepa.commands.arguments import parse
 from lrc_jepa.errors import BadInput
 from lrc_jepa.options import Positional, Unprefixed
 

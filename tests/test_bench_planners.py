@@ -6,8 +6,8 @@ import json
 import pytest
 
 from lrc_jepa import cli
-from lrc_jepa.bench import planners
-from lrc_jepa.bench.planners import CONTENDERS, Measured, Trial, compared, summary
+from lrc_jepa.bench import compare_planners
+from lrc_jepa.bench.compare_planners import CONTENDERS, Measured, Trial, compared, summary
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.errors import BadInput
 from lrc_jepa.plan.planners import PLANNERS
@@ -61,7 +61,7 @@ def test_the_first_contender_is_the_papers_and_every_planner_has_a_curve():
 
 def test_planners_are_measured_on_a_run(run, tmp_path, monkeypatch, capsys):
     tiny = [FIRST, *(dataclasses.replace(FIRST, planner=p, iterations=2) for p in ("icem", "gradient"))]
-    monkeypatch.setattr(planners, "CONTENDERS", tiny)
+    monkeypatch.setattr(compare_planners, "CONTENDERS", tiny)
     options = ["--runs", str(run), "--pairs", "3", "--rounds", "1", "--threads", "1", "--out", str(tmp_path)]
     assert cli.run(["bench", "plan", *options, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -10,7 +10,7 @@ from lrc_jepa.config import PlanConfig
 from lrc_jepa.data.clips import Split
 from lrc_jepa.data.deployment import Deployment
 from lrc_jepa.data.normalize import ActionNormalizer
-from lrc_jepa.evaluate.control import run
+from lrc_jepa.evaluate.closed_loop import run
 from lrc_jepa.evaluate.manifest import draw_manifest
 from lrc_jepa.evaluate.watched import Timed
 from lrc_jepa.models import build_model

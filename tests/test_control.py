@@ -12,7 +12,7 @@ from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.envs.tworoom import TwoRoom
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.control import episode_rows, make_scene, make_task, run
+from lrc_jepa.evaluate.closed_loop import episode_rows, make_start, make_task, run
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.openloop import long_clips, open_loop_error
 from lrc_jepa.evaluate.references import references
@@ -20,7 +20,7 @@ from lrc_jepa.evaluate.watched import Watched
 from lrc_jepa.files import digest
 from lrc_jepa.plan.policy import Policy
 from lrc_jepa.records import Control, Measured, parsed
-from lrc_jepa.report.control import summarize
+from lrc_jepa.report.success import summarize
 from lrc_jepa.training.checkpoint import load_checkpoint, newest_checkpoint
 from lrc_jepa.types import Spec
 
@@ -93,7 +93,7 @@ def test_a_history_is_never_read_from_the_episode_before(store, split, manifest)
     with pytest.raises(BadInput, match="4 steps before it in its episode, and the history asks for 10"):
         early.check(store, split, ClipConfig(), dataclasses.replace(PLAN, history=3))
     with pytest.raises(BadInput, match="the history asks for 5"):
-        make_scene(store, early, make_task(store), 32, 5, history=2)
+        make_start(store, early, make_task(store), 32, 5, history=2)
 
 
 def test_a_manifest_of_the_first_format_still_loads(manifest, tmp_path):
@@ -147,7 +147,7 @@ def test_references_behave_as_named(store, manifest):
 
 def test_start_and_goal_are_what_was_recorded(store, manifest):
     task = get_world("tworoom").make(Appearance(**store.meta["appearance"]))
-    scene = make_scene(store, manifest, task, 32, 5, history=3)
+    scene = make_start(store, manifest, task, 32, 5, history=3)
     start, goal = manifest.start_rows(store), manifest.goal_rows(store)
     for k, rows in enumerate((start - 10, start - 5, start)):
         assert np.abs(scene.frames[:, k].astype(float) - store.pixels[rows]).mean() < 1

@@ -7,7 +7,7 @@ from planning import planned, unit_box, world
 
 from lrc_jepa.errors import BadInput
 from lrc_jepa.plan.cost import LatentCost
-from lrc_jepa.plan.explain import axis_directions, explain, landscape
+from lrc_jepa.plan.explanation import axis_directions, explain, landscape
 
 
 def test_explanation_is_of_the_chosen_plan():

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from planning import planned, world
 
-from lrc_jepa.models.readout import Readout
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.plan.goals import LatentGoal, ReadoutGoal, image_goal
+from lrc_jepa.readout import Readout
 
 
 def test_summed_costs_and_penalties():

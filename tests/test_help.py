@@ -9,8 +9,7 @@ import sys
 import pytest
 from test_cli import lrc, refused
 
-from lrc_jepa import cli
-from lrc_jepa.commands import arguments
+from lrc_jepa import arguments, cli
 
 GROUPS = {
     "data": ("info", "validate", "import", "export", "features", "masks"),

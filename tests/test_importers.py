@@ -34,7 +34,7 @@ from lrc_jepa.commands.data_io import import_
 from lrc_jepa.data.frames import to_square
 from lrc_jepa.data.importers import FORMATS, detect, import_dataset
 from lrc_jepa.data.importers.base import inside
-from lrc_jepa.data.importers.lerobot import fill
+from lrc_jepa.data.importers.formats.lerobot import fill
 from lrc_jepa.data.importers.pickles import load_numbers
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput

@@ -27,13 +27,12 @@ from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate import imagine
 from lrc_jepa.evaluate import stress as stressed
+from lrc_jepa.evaluate.closed_loop import make_task
 from lrc_jepa.evaluate.components import Components, Projected, ranks_for
-from lrc_jepa.evaluate.control import make_task
 from lrc_jepa.evaluate.interventions import altered, factor_rows, swap, trajectory_rows, walk
 from lrc_jepa.evaluate.logistic import fit_logistic, logistic_band
 from lrc_jepa.evaluate.masks import make_masks, mask_quantities, read_masks
 from lrc_jepa.evaluate.perturb import PERTURBATIONS, PerturbedTask
-from lrc_jepa.evaluate.pictures import psnr, psnr_moving, ssim
 from lrc_jepa.evaluate.probes import (
     ProbeConfig,
     draw_frames,
@@ -42,14 +41,15 @@ from lrc_jepa.evaluate.probes import (
     probe_table,
     stored_quantities,
 )
-from lrc_jepa.evaluate.recovery import RecoveryConfig, Scenes, draw_scenes, rank, rank_scenes
-from lrc_jepa.models.streams import frame_streams
+from lrc_jepa.evaluate.ranking import RecoveryConfig, Scenes, draw_scenes, rank, rank_scenes
+from lrc_jepa.evaluate.similarity import psnr, psnr_moving, ssim
 from lrc_jepa.records import Control, Probe, of_rows
 from lrc_jepa.report.page import write_page
-from lrc_jepa.report.recovery import chance, summarize_recovery
+from lrc_jepa.report.recall import chance, summarize_recovery
 from lrc_jepa.rows import read_rows
 from lrc_jepa.run import open_run
 from lrc_jepa.training.checkpoint import load_checkpoint, newest_checkpoint
+from lrc_jepa.training.streams import frame_streams
 from lrc_jepa.types import Clip, Factors
 
 

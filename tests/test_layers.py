@@ -10,6 +10,8 @@ from lrc_jepa import config, config_tree
 
 ROOT = Path(lrc_jepa.__file__).parent
 BASE = {
+    "arguments",
+    "readout",
     "bounds",
     "collective",
     "errors",

@@ -6,10 +6,12 @@ import sys
 import numpy as np
 import pytest
 
-from lrc_jepa.envs import cube, gl, reacher, render_model
+from lrc_jepa.envs import mujoco_gl, reacher
 from lrc_jepa.envs.appearance import Appearance
-from lrc_jepa.envs.cube_policies import drawing_from
-from lrc_jepa.envs.cube_state import BLOCK, READINGS
+from lrc_jepa.envs.cube import scene as drawn_scene
+from lrc_jepa.envs.cube import world as cube
+from lrc_jepa.envs.cube.policies import drawing_from
+from lrc_jepa.envs.cube.state import BLOCK, READINGS
 from lrc_jepa.errors import BadInput
 
 
@@ -145,16 +147,16 @@ def test_the_cube_is_drawn_where_it_lies(scene):
 def test_the_light_model_looks_like_the_full_one(scene):
     from ogbench.manipspace import mjcf_utils
 
-    made, light = cube.simulator(), cube.studio()
+    made, light = cube.simulator(), cube.camera()
     source = made.env.mjcf_model
-    full = render_model.build(
+    full = drawn_scene.build(
         mjcf_utils.to_string(source), mjcf_utils.get_assets(source), made.model, cell=1e-6
     )
     assert light.model.nmeshface < 0.15 * made.model.nmeshface
     pose = scene[1][None, :21]
     pictures = [
-        studio.draw(64, pose, lambda b: None).astype(int)
-        for studio in (light, cube.Studio(full, cube.CAMERA))
+        camera.draw(64, pose, lambda b: None).astype(int)
+        for camera in (light, cube.MujocoCamera(full, cube.CAMERA))
     ]
     assert np.abs(pictures[0] - pictures[1]).mean() < 2
     assert light.model is not made.model and made.model.nmeshface == 185489
@@ -163,7 +165,7 @@ def test_the_light_model_looks_like_the_full_one(scene):
 def test_gathering_corners_drops_what_collapses():
     corners = np.array([(0, 0, 0), (0.001, 0, 0), (1, 0, 0), (0, 1, 0), (1, 0.001, 0)], float)
     triangles = np.array([(0, 1, 2), (0, 2, 3), (1, 4, 3)])
-    merged, faces = render_model.gather(corners, triangles, 0.1)
+    merged, faces = drawn_scene.gather(corners, triangles, 0.1)
     assert len(merged) == 3 and len(faces) == 1
     np.testing.assert_allclose(sorted(merged[:, 0]), [0.0, 0.0005, 1.0], atol=1e-9)
 
@@ -181,21 +183,21 @@ def test_oracles_draw_from_the_episode_and_leave_numpys_generator_alone():
 def test_the_backend_is_the_users_or_the_first_that_works(monkeypatch):
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("MUJOCO_GL", "osmesa")
-    assert gl.choose_backend() == "osmesa"
+    assert mujoco_gl.choose_backend() == "osmesa"
     monkeypatch.setenv("MUJOCO_GL", "crayons")
     with pytest.raises(BadInput, match="crayons"):
-        gl.choose_backend()
+        mujoco_gl.choose_backend()
     monkeypatch.delenv("MUJOCO_GL")
-    monkeypatch.setattr(gl, "_egl_works", lambda: True)
-    assert gl.choose_backend() == "egl"
-    monkeypatch.setattr(gl, "_egl_works", lambda: False)
+    monkeypatch.setattr(mujoco_gl, "_egl_works", lambda: True)
+    assert mujoco_gl.choose_backend() == "egl"
+    monkeypatch.setattr(mujoco_gl, "_egl_works", lambda: False)
     monkeypatch.setattr(ctypes.util, "find_library", lambda name: "libOSMesa.so.8")
-    assert gl.choose_backend() == "osmesa"
+    assert mujoco_gl.choose_backend() == "osmesa"
     monkeypatch.setattr(ctypes.util, "find_library", lambda name: None)
     with pytest.raises(BadInput, match="apt-get install libosmesa6"):
-        gl.choose_backend()
+        mujoco_gl.choose_backend()
     monkeypatch.setenv("MUJOCO_GL", "egl")
-    assert gl.load_mujoco() is sys.modules["mujoco"]
+    assert mujoco_gl.load_mujoco() is sys.modules["mujoco"]
 
 
 def test_a_mujoco_that_came_too_early_is_reported_before_it_ends_the_process(monkeypatch):
@@ -203,4 +205,4 @@ def test_a_mujoco_that_came_too_early_is_reported_before_it_ends_the_process(mon
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     monkeypatch.delenv("DISPLAY", raising=False)
     with pytest.raises(BadInput, match="too early"):
-        gl.load_mujoco()
+        mujoco_gl.load_mujoco()

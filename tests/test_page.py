@@ -20,8 +20,8 @@ from lrc_jepa.report import paper
 from lrc_jepa.report.canvas import COLOURS, colour, data_address, sheet
 from lrc_jepa.report.names import file_name
 from lrc_jepa.report.page import write_page
+from lrc_jepa.report.run_rows import read_runs
 from lrc_jepa.report.sections.speed import timed
-from lrc_jepa.report.sources import read_runs
 from lrc_jepa.rows import append_rows
 from lrc_jepa.training.checkpoint import newest_checkpoint
 

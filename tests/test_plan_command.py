@@ -19,7 +19,7 @@ from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.envs.collect import collect
 from lrc_jepa.evaluate import plan as planning
-from lrc_jepa.evaluate.control import make_scene, make_task
+from lrc_jepa.evaluate.closed_loop import make_start, make_task
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.watched import Watched
 from lrc_jepa.models import build_model
@@ -27,8 +27,8 @@ from lrc_jepa.plan.policy import Policy
 from lrc_jepa.protocols import Factored
 from lrc_jepa.recipes import MICRO_PLAN, SYSTEMS, by_protocol, get_recipe, protocol_of
 from lrc_jepa.records import Control, parsed
-from lrc_jepa.report.control import compare, summarize
 from lrc_jepa.report.page import write_page
+from lrc_jepa.report.success import compare, summarize
 from lrc_jepa.rows import read_rows
 from lrc_jepa.run import Run
 from lrc_jepa.training.checkpoint import load_checkpoint, newest_checkpoint
@@ -144,7 +144,7 @@ def explained(model, store, checkpoint, config):
     known = checkpoint.deployment
     deployment = Deployment(model.spec, known.normalizer, known.action_low, known.action_high)
     planner = Watched(Policy(model, deployment, config), [1])
-    scene = make_scene(store, manifest, make_task(store), 32, 5, history=1)
+    scene = make_start(store, manifest, make_task(store), 32, 5, history=1)
     planner.reset(scene.goal)
     planner.act(scene.frames[:, -1])
     return planner

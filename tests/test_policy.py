@@ -14,7 +14,7 @@ from lrc_jepa.data.frames import to_square
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.control import run as run_actor
+from lrc_jepa.evaluate.closed_loop import run as run_actor
 from lrc_jepa.evaluate.manifest import draw_manifest
 from lrc_jepa.plan.goals import LatentGoal, ReadoutGoal
 from lrc_jepa.plan.policy import Policy

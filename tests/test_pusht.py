@@ -9,8 +9,8 @@ import pytest
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.envs.collect import collect
-from lrc_jepa.envs.pusher import CENTRE, INERTIA, RADIAN, clear, clearance, fits, local, table_map
-from lrc_jepa.envs.pusht import WORLD, Board, PushT, initial, judge, turn
+from lrc_jepa.envs.pusht.policies import CENTRE, INERTIA, RADIAN, clear, clearance, fits, local, table_map
+from lrc_jepa.envs.pusht.world import WORLD, Board, PushT, initial, judge, turn
 from lrc_jepa.envs.trial import replay
 from lrc_jepa.errors import BadInput
 

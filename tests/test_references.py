@@ -10,7 +10,7 @@ from lrc_jepa import cli
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.data.clips import Split
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.control import run as run_actor
+from lrc_jepa.evaluate.closed_loop import run as run_actor
 from lrc_jepa.evaluate.manifest import draw_manifest
 from lrc_jepa.evaluate.references import (
     HeadConfig,

@@ -27,7 +27,7 @@ from lrc_jepa.evaluate.theory_measures import (
     total_correlation,
 )
 from lrc_jepa.evaluate.theory_networks import SYSTEMS, Stack, VectorModel
-from lrc_jepa.evaluate.theory_world import TheoryConfig, World, mixed_error, noise_bound
+from lrc_jepa.evaluate.theory_world import FactorWorld, TheoryConfig, mixed_error, noise_bound
 from lrc_jepa.objectives.sigreg import GAUSSIAN_FLOOR, expected_sigreg, sigreg
 from lrc_jepa.report.sections.theory import CLAIMS, theory_section
 from lrc_jepa.rows import append_rows, read_rows
@@ -53,14 +53,14 @@ def rotation(width, seed=0):
 
 @pytest.mark.parametrize("config", [TheoryConfig(), TheoryConfig(state=3, memory=0.7, noise=0.2, frames=6)])
 def test_the_state_is_stationary_and_standard_at_every_frame(config):
-    s = World(config, seed=1).sample(COUNT, generator()).s
+    s = FactorWorld(config, seed=1).sample(COUNT, generator()).s
     for t in range(config.frames):
         assert torch.allclose(s[:, t].T.cov(), torch.eye(config.state), atol=0.05)
         assert s[:, t].mean(dim=0).abs().max() < 0.04
 
 
 def test_lagged_covariance_is_the_memory_and_actions_push_the_frame_they_leave():
-    world = World(TheoryConfig(state=3), seed=2)
+    world = FactorWorld(TheoryConfig(state=3), seed=2)
     t = world.sample(COUNT, generator())
     assert torch.allclose(t.s[:, 2].T @ t.s[:, 1] / COUNT, world.A, atol=0.04)
     assert torch.allclose(t.s[:, 2].T @ t.a[:, 1] / COUNT, world.B, atol=0.04)
@@ -69,7 +69,7 @@ def test_lagged_covariance_is_the_memory_and_actions_push_the_frame_they_leave()
 
 
 def test_the_nuisance_is_constant_in_time_and_independent_of_state_and_actions():
-    world = World(TheoryConfig(nuisance=3), seed=3)
+    world = FactorWorld(TheoryConfig(nuisance=3), seed=3)
     t = world.sample(COUNT, generator())
     assert torch.equal(t.v, t.v[:, :1].expand_as(t.v))
     assert torch.allclose(t.v[:, 0].T.cov(), torch.eye(3), atol=0.05)
@@ -80,7 +80,7 @@ def test_the_nuisance_is_constant_in_time_and_independent_of_state_and_actions()
 @pytest.mark.parametrize("change", [{}, {"lift": 11, "layers": 3}, {"visibility": 0.2}, {"leak": 1.0}])
 def test_the_mixing_can_be_undone_and_is_bent_unless_the_leak_is_one(change):
     config = TheoryConfig(state=3, nuisance=2, **change)
-    world = World(config, seed=4)
+    world = FactorWorld(config, seed=4)
     t = world.sample(500, generator())
     s, v = world.unmix(t.x)
     assert t.x.shape[-1] == config.observed
@@ -92,7 +92,7 @@ def test_the_mixing_can_be_undone_and_is_bent_unless_the_leak_is_one(change):
 
 def test_the_kalman_optimal_error_is_the_process_noise():
     config = TheoryConfig(noise=0.15)
-    world = World(config, seed=5)
+    world = FactorWorld(config, seed=5)
     t = world.sample(COUNT, generator())
     error = (world.best_prediction(t.s[:, :-1], t.a) - t.s[:, 1:]).square().mean()
     assert float(error) == pytest.approx(0.15, rel=0.03)
@@ -102,8 +102,8 @@ def test_the_kalman_optimal_error_is_the_process_noise():
 
 def test_what_shows_of_the_state_follows_its_visibility():
     linear = TheoryConfig(leak=1.0)  # an isometry: half of the variance is due to s
-    assert World(linear, 0).shown() == pytest.approx(0.5, abs=0.03)
-    faint = World(replace(linear, visibility=0.2), 0).shown()
+    assert FactorWorld(linear, 0).shown() == pytest.approx(0.5, abs=0.03)
+    faint = FactorWorld(replace(linear, visibility=0.2), 0).shown()
     assert faint == pytest.approx(0.04 / 1.04, abs=0.01)
 
 
@@ -122,7 +122,7 @@ def test_what_shows_of_the_state_follows_its_visibility():
 )
 def test_impossible_worlds_are_refused_in_one_sentence(change, match):
     with pytest.raises(BadInput, match=match):
-        World(replace(TheoryConfig(), **change), 0)
+        FactorWorld(replace(TheoryConfig(), **change), 0)
 
 
 # Closed forms, and the theorem's solution beside its rival
@@ -175,10 +175,10 @@ def test_the_expected_statistic_of_a_narrower_gaussian():
 
 
 def test_clips_of_an_episode_share_their_looks():
-    v = World(TheoryConfig(), 0).sample(12, generator(), per_episode=4).v[:, 0]
+    v = FactorWorld(TheoryConfig(), 0).sample(12, generator(), per_episode=4).v[:, 0]
     assert all((v[i : i + 4] == v[i]).all() for i in (0, 4, 8)) and len(v.unique(dim=0)) == 3
-    alone = World(TheoryConfig(), 0).sample(12, generator())
-    together = World(TheoryConfig(), 0).sample(12, generator(), per_episode=4)
+    alone = FactorWorld(TheoryConfig(), 0).sample(12, generator())
+    together = FactorWorld(TheoryConfig(), 0).sample(12, generator(), per_episode=4)
     assert torch.equal(alone.s, together.s) and torch.equal(alone.v[::4], together.v[::4])
 
 
@@ -191,7 +191,7 @@ def test_without_process_noise_nothing_is_cheaper_than_the_theorem():
 
 
 def test_the_rival_really_lets_the_state_be_rebuilt():
-    world = World(TheoryConfig(), 0)
+    world = FactorWorld(TheoryConfig(), 0)
     t = world.sample(100, generator())
     cos, sin = math.cos(math.radians(80)), math.sin(math.radians(80))
     s = (cos * t.s + sin * t.v - sin * t.v) / cos
@@ -199,9 +199,9 @@ def test_the_rival_really_lets_the_state_be_rebuilt():
 
 
 def test_there_is_no_oracle_where_the_dimensions_do_not_match():
-    assert oracle_terms(World(TheoryConfig(latent=3), 0), SYSTEMS["lrc"], 0.0, 0) is None
-    assert oracle_terms(World(TheoryConfig(surrogate=0.1), 0), SYSTEMS["lrc"], 0.0, 0) is None
-    assert oracle_terms(World(TheoryConfig(surrogate=0.1), 0), SYSTEMS["lwm"], 0.0, 0) is not None
+    assert oracle_terms(FactorWorld(TheoryConfig(latent=3), 0), SYSTEMS["lrc"], 0.0, 0) is None
+    assert oracle_terms(FactorWorld(TheoryConfig(surrogate=0.1), 0), SYSTEMS["lrc"], 0.0, 0) is None
+    assert oracle_terms(FactorWorld(TheoryConfig(surrogate=0.1), 0), SYSTEMS["lwm"], 0.0, 0) is not None
     assert account(TheoryConfig(nuisance=1), 0) == []
 
 
@@ -285,7 +285,7 @@ def test_stopping_the_gradient_keeps_reconstruction_from_the_encoder():
     for name, shaped in (("lrc", True), ("lrc-stopgrad", False)):
         torch.manual_seed(0)
         model = VectorModel(TINY, SYSTEMS[name])
-        t = World(TINY, 0).sample(8, generator())
+        t = FactorWorld(TINY, 0).sample(8, generator())
         out = model(t.x, t.a, torch.zeros(8, 4, 2))
         (out.recon - out.pixels).square().mean().backward()
         weight = model.encoder.straight.weight

@@ -6,7 +6,7 @@ import pytest
 import torch
 from training import pieces_of, small_run
 
-from lrc_jepa.bench.madeup import made_up_store
+from lrc_jepa.bench.synthetic import synthetic_store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models.blocks import BatchNorm
 from lrc_jepa.recipes import get_recipe
@@ -20,7 +20,7 @@ SYSTEMS = ("lrc", "lwm", "dino-wm", "c-jepa", "lrc+idm")
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    return made_up_store(tmp_path_factory.mktemp("data") / "dots", episodes=8, length=48, size=32).path
+    return synthetic_store(tmp_path_factory.mktemp("data") / "dots", episodes=8, length=48, size=32).path
 
 
 def step_of(system, data, **train):

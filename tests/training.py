@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from lrc_jepa.bench.madeup import made_up_store
+from lrc_jepa.bench.synthetic import synthetic_store
 from lrc_jepa.data.store import Store
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.training.loop import assemble
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 def make_store(path):
     """A dataset that the debug recipe can be trained on."""
-    return made_up_store(path, episodes=8, length=40, size=32)
+    return synthetic_store(path, episodes=8, length=40, size=32)
 
 
 def small_run(**train):

@@ -16,8 +16,8 @@ from types import FrameType
 from typing import Any
 
 from lrc_jepa import __version__, console
-from lrc_jepa.commands.arguments import HELP
-from lrc_jepa.commands.standins import stand_ins
+from lrc_jepa.arguments import HELP
+from lrc_jepa.arguments.standins import stand_ins
 from lrc_jepa.errors import BadInput, Diverged, Interrupted, Terminated
 from lrc_jepa.experiments import EXPERIMENTS
 

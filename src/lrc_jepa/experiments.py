@@ -44,7 +44,7 @@ def _shown(name: str) -> Experiment:
 EXPERIMENTS: dict[str, Experiment] = {
     "plan": _own("plan", "reach image goals with a trained model, beside reference policies"),
     "explain": _shown("explain"),
-    "planners": _shown("planners"),
+    "compare_planners": _shown("compare_planners"),
     "imagine": _own("imagine", "imagine along recorded actions, and compare with what was recorded"),
     "recover": _own("recover", "rank demonstrated actions among others, without a simulator"),
     "probe": _own("probe", "read physical quantities from z and u"),

@@ -26,7 +26,7 @@ from lrc_jepa.config import (
     VarianceRegConfig,
 )
 from lrc_jepa.errors import BadInput
-from lrc_jepa.models.backbones import Source, is_original, original_name
+from lrc_jepa.models.backbones import BackboneName, is_original, original_name
 
 
 @dataclass(frozen=True)
@@ -336,7 +336,7 @@ def reported_name(config: RunConfig, recipe: RunConfig) -> str:
     """
     _, system, _ = split_name(config.recipe)
     backbone = config.model.backbone
-    kind = Source.parse(backbone).kind if backbone else ""
+    kind = BackboneName.parse(backbone).kind if backbone else ""
     stand_in = bool(backbone) and not (kind == ORIGINALS.get(system) and is_original(backbone))
     known = (
         config.model

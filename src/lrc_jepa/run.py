@@ -37,9 +37,9 @@ from lrc_jepa.files import digest, read_json, write_json
 from lrc_jepa.folders import check_writable, discard, name_aside
 from lrc_jepa.locks import lock
 from lrc_jepa.models.base import Model
-from lrc_jepa.models.readout import Readout
 from lrc_jepa.plan.goals import ReadoutGoal
 from lrc_jepa.plan.policy import Policy, Proposal
+from lrc_jepa.readout import Readout
 from lrc_jepa.rows import Row, append_rows, read_rows
 from lrc_jepa.training.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
 

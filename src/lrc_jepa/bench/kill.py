@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from lrc_jepa.bench.madeup import made_up_store
-from lrc_jepa.commands.arguments import parse
+from lrc_jepa.arguments import parse
+from lrc_jepa.bench.synthetic import synthetic_store
 from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
 from lrc_jepa.folders import PARTIAL
@@ -76,7 +76,7 @@ def kill_and_resume(kills: int, folder: Path, seed: int = 0) -> dict[str, Any]:
     # What a process would import while it runs is imported before it starts.
     context.set_forkserver_preload([__name__, "tensorboard.compat.proto.event_pb2", "torch._dynamo"])
     rng = np.random.default_rng(seed)
-    data = made_up_store(folder / "data", episodes=8, length=40, size=32).path
+    data = synthetic_store(folder / "data", episodes=8, length=40, size=32).path
 
     def attempt(run: Path) -> BaseProcess:
         process = context.Process(target=_train, args=(data, run))

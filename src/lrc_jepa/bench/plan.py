@@ -24,11 +24,11 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from lrc_jepa.arguments import Unprefixed, parse
+from lrc_jepa.bench.compare_planners import bench_planners
 from lrc_jepa.bench.measure import alternate
-from lrc_jepa.bench.planners import bench_planners
 from lrc_jepa.bench.systems import SystemsArgs, work
 from lrc_jepa.bounds import Count, Seed
-from lrc_jepa.commands.arguments import Unprefixed, parse
 from lrc_jepa.config import ImprovedConfig, PlanConfig
 from lrc_jepa.console import say, table
 from lrc_jepa.envs import tworoom

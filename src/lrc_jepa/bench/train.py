@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lrc_jepa.bench.madeup import made_up_store
+from lrc_jepa.arguments import parse
 from lrc_jepa.bench.measure import alternate, peak_bytes
 from lrc_jepa.bench.plain import PlainStep
+from lrc_jepa.bench.synthetic import synthetic_store
 from lrc_jepa.collective import rank, world_size
-from lrc_jepa.commands.arguments import parse
 from lrc_jepa.config import RunConfig, SigRegConfig
 from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
@@ -155,7 +155,7 @@ def bench_paper(folder: Path) -> dict[str, Any]:
     """The paper's network on a few clips."""
     config = get_recipe("tworoom-lrc-paper")
     config = replace(config, train=replace(config.train, batch_size=PAPER_BATCH))
-    store = made_up_store(folder / "paper", episodes=4, length=24, size=config.model.encoder.image_size)
+    store = synthetic_store(folder / "paper", episodes=4, length=24, size=config.model.encoder.image_size)
     found = _compare(config, store, steps=1)
     lrc, compact = found["lrc"], found["lwm"]
     return {
@@ -250,7 +250,7 @@ def bench_train(*, quick: bool = False) -> dict[str, Any]:
     }
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        store = made_up_store(folder / "micro", episodes=20, length=60, size=64)
+        store = synthetic_store(folder / "micro", episodes=20, length=60, size=64)
         found["micro"] = bench_micro(store)
         if not quick:
             found["paper"] = bench_paper(folder)

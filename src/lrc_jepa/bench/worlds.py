@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from lrc_jepa.arguments import Positional, parse
 from lrc_jepa.bounds import Count, Seed
-from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.console import progress_bar, table
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs import WORLDS, get_world

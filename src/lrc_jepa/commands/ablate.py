@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lrc_jepa.arguments import parse
 from lrc_jepa.bounds import Count, Natural
-from lrc_jepa.commands.arguments import parse
 from lrc_jepa.commands.train import find_data
 from lrc_jepa.commands.variants import Protocol, Study, Variant, told
 from lrc_jepa.config import RunConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from lrc_jepa.commands.arguments import choose_verb
+from lrc_jepa.arguments import choose_verb
 
 BENCHES = {
     "train": "the training step, SIGReg and the loader, against a plain step in the same run",

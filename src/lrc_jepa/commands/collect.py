@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lrc_jepa.arguments import Positional, parse
 from lrc_jepa.bounds import Natural, Seed
-from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.console import progress_bar, say
 from lrc_jepa.envs import WORLDS
 from lrc_jepa.envs.appearance import Appearance, Kind

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lrc_jepa.commands.arguments import Positional, choose_verb, parse
+from lrc_jepa.arguments import Positional, choose_verb, parse
 from lrc_jepa.commands.data_features import features
 from lrc_jepa.commands.data_io import export, import_, validate
 from lrc_jepa.commands.data_masks import masks

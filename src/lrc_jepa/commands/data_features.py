@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lrc_jepa.arguments import Positional, parse
 from lrc_jepa.bounds import Count
-from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.console import progress_bar, say
 from lrc_jepa.data.features import write_features
 from lrc_jepa.data.store import Store

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from lrc_jepa.commands.arguments import Positional, Unprefixed, parse
+from lrc_jepa.arguments import Positional, Unprefixed, parse
 from lrc_jepa.console import Bar, progress_bar, say, table, warn
 from lrc_jepa.data.exporters import export_dataset
 from lrc_jepa.data.importers import FORMATS, import_dataset

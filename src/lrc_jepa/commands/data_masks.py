@@ -9,8 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from lrc_jepa.arguments import Positional, Unprefixed, parse
 from lrc_jepa.bounds import Count
-from lrc_jepa.commands.arguments import Positional, Unprefixed, parse
 from lrc_jepa.console import progress_bar, say, table
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import pick_device

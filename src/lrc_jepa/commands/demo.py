@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lrc_jepa.arguments import parse
 from lrc_jepa.bounds import Seed
 from lrc_jepa.commands import collect, examine, report, train
-from lrc_jepa.commands.arguments import parse
 from lrc_jepa.config_tree import with_value
 from lrc_jepa.console import say
 from lrc_jepa.data.store import Store

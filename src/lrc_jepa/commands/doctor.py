@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from lrc_jepa import __version__
-from lrc_jepa.commands.arguments import parse
+from lrc_jepa.arguments import parse
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import table
 from lrc_jepa.models import build_model

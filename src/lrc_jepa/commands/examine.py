@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lrc_jepa.commands.arguments import parse
+from lrc_jepa.arguments import parse
 from lrc_jepa.console import say, table
 from lrc_jepa.evaluate.experiment import Measuring
 from lrc_jepa.experiments import EXPERIMENTS, Experiment

@@ -14,8 +14,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from lrc_jepa.arguments import Positional, parse
 from lrc_jepa.bounds import Count
-from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.config import EncoderConfig, PredictorConfig, RunConfig
 from lrc_jepa.console import say
 from lrc_jepa.data.clips import Split

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lrc_jepa.arguments import parse
 from lrc_jepa.bounds import Count
 from lrc_jepa.commands import report
-from lrc_jepa.commands.arguments import parse
 from lrc_jepa.commands.examine import examine
 from lrc_jepa.console import progress_bar, say, warn
 from lrc_jepa.errors import BadInput

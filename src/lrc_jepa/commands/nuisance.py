@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from lrc_jepa.arguments import parse
 from lrc_jepa.bounds import Count, Natural, Range
-from lrc_jepa.commands.arguments import parse
 from lrc_jepa.commands.variants import Protocol, Study, Variant, told
 from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import with_value

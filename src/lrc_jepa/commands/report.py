@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lrc_jepa.commands.arguments import Positional, parse
+from lrc_jepa.arguments import Positional, parse
 from lrc_jepa.console import say
 from lrc_jepa.folders import check_writable
 from lrc_jepa.report.page import write_page

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lrc_jepa.commands.arguments import parse
+from lrc_jepa.arguments import parse
 from lrc_jepa.console import say, table
 from lrc_jepa.folders import check_writable
 from lrc_jepa.report.kept import append_kept, keep, read_kept, summarize_kept

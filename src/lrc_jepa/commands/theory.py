@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lrc_jepa.arguments import Unprefixed, parse
 from lrc_jepa.bounds import Count
-from lrc_jepa.commands.arguments import Unprefixed, parse
 from lrc_jepa.console import Bar, progress_bar, say, table
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.theory import SWEEPS, Replica, Trial, account, shape_key

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lrc_jepa.arguments import Positional, parse
 from lrc_jepa.bounds import Count
-from lrc_jepa.commands.arguments import Positional, parse
 from lrc_jepa.config import (
     ClipConfig,
     ModelConfig,

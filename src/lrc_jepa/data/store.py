@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from lrc_jepa import __version__
 from lrc_jepa.arrays import Array
-from lrc_jepa.data.arrays import load_npz, map_npy
+from lrc_jepa.data.npy import load_npz, map_npy
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import read_json, write_json
 from lrc_jepa.folders import recover, whole_folder

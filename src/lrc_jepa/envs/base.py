@@ -14,7 +14,7 @@ from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.protocols import Task
 
 
-class Policy(Protocol):
+class ScriptedPolicy(Protocol):
     """Acts for a batch of episodes; episode b draws only from its own generator `rngs[b]`.
 
     That makes an episode the same whatever batch it is collected in.
@@ -24,7 +24,7 @@ class Policy(Protocol):
         """States (B,s) -> actions (B,a), clipped to the world's box."""
 
 
-PolicyMaker = Callable[[list[np.random.Generator]], Policy]
+ScriptedPolicyMaker = Callable[[list[np.random.Generator]], ScriptedPolicy]
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class World:
     """A random start state (s,)."""
     quantities: Callable[[Array], Mapping[str, Array]]
     """States (n,s) -> named physical quantities (n,...), the targets of probes."""
-    policies: Mapping[str, PolicyMaker]
+    policies: Mapping[str, ScriptedPolicyMaker]
     mix: Mapping[str, float]
     """Default share of the episodes collected by each policy."""
-    expert: Callable[[Array], Policy]
+    expert: Callable[[Array], ScriptedPolicy]
     """Goal states (B,s) -> a scripted policy that heads for them: an upper bound for planners."""
     expert_steps: int
     """Steps the expert is given."""

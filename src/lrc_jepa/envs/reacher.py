@@ -17,8 +17,15 @@ from numpy.typing import NDArray
 from lrc_jepa.arrays import Array
 from lrc_jepa.envs.appearance import Appearance, shading
 from lrc_jepa.envs.base import Mover, World
+from lrc_jepa.envs.mujoco_drawing import (
+    MujocoCamera,
+    add_surfaces,
+    brighten,
+    mujoco,
+    paint_surfaces,
+    surface_of,
+)
 from lrc_jepa.envs.policies import SmoothWalk
-from lrc_jepa.envs.studio import Studio, add_surfaces, brighten, mujoco, paint_surfaces, surface_of
 
 REPEAT = 2  # physics steps per action
 STEP = 0.02  # seconds
@@ -70,7 +77,7 @@ def physics() -> tuple[Any, Any]:
 
 
 @cache
-def studio() -> Studio:
+def camera() -> MujocoCamera:
     """The same model with further floors, for drawing only."""
     spec = _spec()
     add_surfaces(spec, repeat=1.0)
@@ -79,7 +86,7 @@ def studio() -> Studio:
     brighten(model, "grid", FLOOR_GAIN)
     model.geom("target").rgba[3] = 0
     model.geom("target").matid = -1
-    return Studio(model, "fixed")
+    return MujocoCamera(model, "fixed")
 
 
 def advance(states: Array, actions: Array) -> Array:
@@ -135,7 +142,7 @@ class Reacher:
 
     def render(self, size: int) -> NDArray[np.uint8]:
         """Frames (B,size,size,3)."""
-        place = studio()
+        place = camera()
         full = self.appearance.fill(self.factors, CLEAN)
         varied = self.appearance.kind == "varied" and self.appearance.factors > 0
         look = partial(_dress, place.model, full, surface_of(place.model, full[:, 9]), varied)

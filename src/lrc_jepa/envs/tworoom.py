@@ -87,7 +87,7 @@ def wall_cover(size: int) -> NDArray[np.float32]:
 
 
 @dataclass(frozen=True)
-class Scene:
+class Backdrop:
     """The rooms without their agents, drawn once per episode; S is B, or 1 where all look alike."""
 
     empty: NDArray[np.uint8]  # (S, size, size, 3)
@@ -105,7 +105,7 @@ class TwoRoom:
 
     def __init__(self, appearance: Appearance) -> None:
         self.appearance = appearance.fit(self.name, FACTORS)
-        self._scenes: dict[int, Scene] = {}
+        self._scenes: dict[int, Backdrop] = {}
 
     def reset_to(self, states: Array, appearance: Array) -> None:
         """Put each agent at `states` (B,2); `appearance` (B,F) colours each room."""
@@ -126,7 +126,7 @@ class TwoRoom:
         """Agent positions (B,2)."""
         return self.position.copy()
 
-    def _scene(self, size: int) -> Scene:
+    def _scene(self, size: int) -> Backdrop:
         if size not in self._scenes:
             factors = self.factors if self.factors.shape[1] else self.factors[:1]
             full = self.appearance.fill(factors, CLEAN)
@@ -141,7 +141,7 @@ class TwoRoom:
             cover = wall_cover(size)[None, :, :, None]
             behind = worn.gain * (background + cover * (wall - background)) + worn.offset
             agent = np.broadcast_to(worn.gain * AGENT + worn.offset, behind.shape)
-            self._scenes[size] = Scene(to_bytes(behind), behind, agent)
+            self._scenes[size] = Backdrop(to_bytes(behind), behind, agent)
         return self._scenes[size]
 
     def render(self, size: int) -> NDArray[np.uint8]:

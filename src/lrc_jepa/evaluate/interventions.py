@@ -11,7 +11,7 @@ from torch import Tensor
 from lrc_jepa.arrays import Array
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import device_of
-from lrc_jepa.evaluate.pictures import psnr, psnr_moving, ssim
+from lrc_jepa.evaluate.similarity import psnr, psnr_moving, ssim
 from lrc_jepa.pixels import channels_first
 from lrc_jepa.protocols import Factored
 from lrc_jepa.types import Factors

@@ -13,8 +13,8 @@ from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import Bar, progress_bar
 from lrc_jepa.envs import simulated
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.control import Actor, episode_rows
-from lrc_jepa.evaluate.control import run as act
+from lrc_jepa.evaluate.closed_loop import Actor, episode_rows
+from lrc_jepa.evaluate.closed_loop import run as act
 from lrc_jepa.evaluate.experiment import Asked
 from lrc_jepa.evaluate.imagine import imagined
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest

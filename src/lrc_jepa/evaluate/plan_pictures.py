@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lrc_jepa.evaluate.control import Rollouts
+from lrc_jepa.evaluate.closed_loop import Rollouts
 from lrc_jepa.evaluate.films import film, strip
 from lrc_jepa.evaluate.watched import Watched
 from lrc_jepa.records import Control, Explain, Film

@@ -16,11 +16,11 @@ from lrc_jepa.evaluate.experiment import Asked
 from lrc_jepa.evaluate.masks import mask_quantities, read_masks
 from lrc_jepa.evaluate.pace import MLP_S, RIDGE_S, Pace
 from lrc_jepa.evaluate.probes import PROBES, ProbeConfig, draw_frames, probe_table, stored_quantities
-from lrc_jepa.models.streams import frame_streams, probe_features
 from lrc_jepa.options import Unprefixed
 from lrc_jepa.protocols import Factored
 from lrc_jepa.records import Probe, Record
 from lrc_jepa.run import Run
+from lrc_jepa.training.streams import frame_streams, probe_features
 
 ABOUT = "Probe frozen features of single frames for physical quantities."
 EXAMPLES = ("lrc probe runs/first --kinds ridge",)

@@ -9,7 +9,7 @@ from typing import Literal
 from lrc_jepa.console import progress_bar
 from lrc_jepa.evaluate.experiment import Asked
 from lrc_jepa.evaluate.pace import Pace
-from lrc_jepa.evaluate.recovery import RecoveryConfig, Source, draw_scenes, rank_scenes
+from lrc_jepa.evaluate.ranking import CandidateKind, RecoveryConfig, draw_scenes, rank_scenes
 from lrc_jepa.options import Unprefixed
 from lrc_jepa.records import Record, Recovery
 from lrc_jepa.run import Run
@@ -28,7 +28,7 @@ class Config:
     recovery: Unprefixed[RecoveryConfig] = RecoveryConfig()
 
     @property
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[CandidateKind]:
         """Each kind of candidates that was asked for."""
         return ["gaussian", "real"] if self.source == "both" else [self.source]
 

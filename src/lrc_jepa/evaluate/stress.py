@@ -15,16 +15,15 @@ from lrc_jepa.console import progress_bar, say
 from lrc_jepa.envs import simulated
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.choice import newest
+from lrc_jepa.evaluate.closed_loop import episode_rows, make_task
+from lrc_jepa.evaluate.closed_loop import run as act
 from lrc_jepa.evaluate.components import Components, Projected, check_ranks, ranks_for
-from lrc_jepa.evaluate.control import episode_rows, make_task
-from lrc_jepa.evaluate.control import run as act
 from lrc_jepa.evaluate.experiment import Asked
 from lrc_jepa.evaluate.logistic import logistic_band
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.pace import REFIT_S, Pace
 from lrc_jepa.evaluate.perturb import PERTURBATIONS, PerturbedTask
 from lrc_jepa.evaluate.watched import Watched
-from lrc_jepa.models.streams import frame_streams
 from lrc_jepa.options import Positional, Unprefixed
 from lrc_jepa.plan.policy import Policy
 from lrc_jepa.protocols import Task, WorldModel
@@ -32,6 +31,7 @@ from lrc_jepa.recipes import protocol_of
 from lrc_jepa.records import Record, Stress, StressTrend, of_rows
 from lrc_jepa.rows import Row
 from lrc_jepa.run import Run
+from lrc_jepa.training.streams import frame_streams
 
 LATENTS = 1000  # clean frames that define the principal components
 REFITS = 500  # of the logistic trend

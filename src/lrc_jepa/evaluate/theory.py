@@ -26,10 +26,10 @@ from lrc_jepa.evaluate.theory_measures import (
     total_r2,
 )
 from lrc_jepa.evaluate.theory_networks import SYSTEMS, Skip, Stack, System, VectorModel, objective_of, outputs
-from lrc_jepa.evaluate.theory_world import TheoryConfig, Trajectories, World, mixed_error, noise_bound
+from lrc_jepa.evaluate.theory_world import FactorWorld, TheoryConfig, Trajectories, mixed_error, noise_bound
 from lrc_jepa.files import digest
-from lrc_jepa.models.readout import Readout
 from lrc_jepa.objectives.sigreg import GAUSSIAN_FLOOR, expected_sigreg, sigreg
+from lrc_jepa.readout import Readout
 
 DECAY = 1e-3
 ROOM = 1.25  # standard deviation of the oracle's u; the hinge asks for 1
@@ -91,7 +91,7 @@ class Trial:
             raise BadInput(f"there is no system {system!r} here; there is {', '.join(SYSTEMS)}")
         self.name, self.system, self.replicas = system, SYSTEMS[system], list(replicas)
         self.config = replicas[0].config
-        self.worlds = [World(replica.config, replica.seed) for replica in replicas]
+        self.worlds = [FactorWorld(replica.config, replica.seed) for replica in replicas]
         self.objective = objective_of(self.config, self.system)
         networks = []
         with torch.random.fork_rng(devices=[]):
@@ -198,7 +198,7 @@ def probe(features: Tensor, targets: Tensor, steps: int) -> Tensor:
 
 
 def readings(
-    world: World, pair: Trajectories, streams: dict[str, Array], residuals: dict[str, Array]
+    world: FactorWorld, pair: Trajectories, streams: dict[str, Array], residuals: dict[str, Array]
 ) -> dict[str, float]:
     """What z and u say of s and v, and how well the next state is foretold."""
     config, fit, test = world.config, slice(None, FIT_ROWS), slice(FIT_ROWS, None)
@@ -242,7 +242,7 @@ def gaussianity(z: Tensor, config: TheoryConfig) -> dict[str, float]:
 
 
 @torch.no_grad()
-def oracle_terms(world: World, system: System, degrees: float, seed: int) -> dict[str, float] | None:
+def oracle_terms(world: FactorWorld, system: System, degrees: float, seed: int) -> dict[str, float] | None:
     """The objective at z = cos(angle) s + sin(angle) v, u = v, best prediction, perfect decoder.
 
     At 0 degrees this is the theorem's solution. Every other angle below 90 shares its Gaussian z, its
@@ -276,7 +276,7 @@ def account(config: TheoryConfig, seed: int, system: str = "lrc") -> list[dict[s
 
     Over all episodes z is N(0, I) everywhere on the path; given its episode it is N(0, c I).
     """
-    world = World(config, seed)
+    world = FactorWorld(config, seed)
     fixed = {"noise_bound": noise_bound(config), "shown": world.shown()}
     lines: list[dict[str, Any]] = []
     for degrees in ANGLES:

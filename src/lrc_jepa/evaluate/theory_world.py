@@ -145,7 +145,7 @@ def orthonormal(rows: int, columns: int, generator: torch.Generator) -> Tensor:
     return torch.linalg.qr(torch.randn(columns, rows, generator=generator)).Q.T
 
 
-class World:
+class FactorWorld:
     """One draw of A, B and g."""
 
     SCALE_ROWS = 16384  # draws from which the mean and the scale of x are taken

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lrc_jepa.arrays import Actions, Array, Frames
 from lrc_jepa.pixels import channels_first, pictures
-from lrc_jepa.plan.explain import Explanation, explain, part_of
+from lrc_jepa.plan.explanation import Explanation, explain, part_of
 from lrc_jepa.plan.mpc import Solved
 from lrc_jepa.plan.policy import Policy
 from lrc_jepa.protocols import Factored

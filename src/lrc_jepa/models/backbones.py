@@ -32,7 +32,7 @@ Read = Callable[[Any, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Source:
+class BackboneName:
     """A backbone's name, taken apart."""
 
     kind: str
@@ -40,7 +40,7 @@ class Source:
     revision: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> Source:
+    def parse(cls, text: str) -> BackboneName:
         """KIND:WHERE[@REVISION]; the kind must be known."""
         kind, colon, rest = text.partition(":")
         if not colon or not rest or kind not in KINDS:
@@ -192,7 +192,7 @@ def transformers_library() -> Any:
     return transformers
 
 
-def _hub_folder(source: Source) -> Path:
+def _hub_folder(source: BackboneName) -> Path:
     """The folder with the weights: the one that is named, or the hub's cache."""
     if not source.on_hub:
         local = Path(source.where).expanduser()
@@ -233,7 +233,7 @@ def _weights_digest(folder: Path, what: str) -> str:
     return shas[0] if len(shas) == 1 else digest(shas) * 4
 
 
-def _from_hub(source: Source, shape: EncoderConfig) -> Frozen:
+def _from_hub(source: BackboneName, shape: EncoderConfig) -> Frozen:
     hub, library = HUB[source.kind], transformers_library()
     folder = _hub_folder(source)
     what = f"the {source.kind} backbone at {source.where}"
@@ -263,7 +263,7 @@ def _from_hub(source: Source, shape: EncoderConfig) -> Frozen:
 
 def home_of(backbone: str) -> str:
     """Where a backbone that was trained here lies, from anywhere; empty for all others."""
-    source = Source.parse(backbone) if backbone else None
+    source = BackboneName.parse(backbone) if backbone else None
     return str(Path(source.where).resolve()) if source and source.kind == "checkpoint" else ""
 
 
@@ -272,7 +272,7 @@ def found_from(backbone: str, home: str, checkpoint: Path) -> str:
 
     Whatever is found there is compared with the weights that the model was trained with.
     """
-    source = Source.parse(backbone) if backbone else None
+    source = BackboneName.parse(backbone) if backbone else None
     if source is None or source.kind != "checkpoint":
         return backbone
     around = [folder / source.where for folder in checkpoint.resolve().parents]
@@ -300,7 +300,7 @@ def _run_folder(run: Path) -> Path:
     return max(steps, key=lambda p: int(p.name))
 
 
-def _from_run(source: Source, shape: EncoderConfig) -> Frozen:
+def _from_run(source: BackboneName, shape: EncoderConfig) -> Frozen:
     folder = _run_folder(Path(source.where))
     what = f"the checkpoint at {source.where}"
     described = read_json(folder / "config.json", what)
@@ -325,7 +325,7 @@ def _from_run(source: Source, shape: EncoderConfig) -> Frozen:
     return Frozen(network, _vit_tokens, f"checkpoint:{source.where}", fingerprint)
 
 
-def _at_random(source: Source, shape: EncoderConfig) -> Frozen:
+def _at_random(source: BackboneName, shape: EncoderConfig) -> Frozen:
     """An untrained vision transformer: what features are worth that mean nothing in particular."""
     if not source.where.isdigit():
         raise BadInput(f"a random backbone is random:SEED, not random:{source.where}")
@@ -335,7 +335,7 @@ def _at_random(source: Source, shape: EncoderConfig) -> Frozen:
     return Frozen(network, _vit_tokens, f"random:{source.where}", digest([source.where, repr(shape)]) * 4)
 
 
-def _shape_only(source: Source, shape: EncoderConfig) -> Frozen:
+def _shape_only(source: BackboneName, shape: EncoderConfig) -> Frozen:
     """A backbone without weights, for counting and measuring."""
     with torch.device("meta"):
         if source.where in HUB:
@@ -347,7 +347,7 @@ def _shape_only(source: Source, shape: EncoderConfig) -> Frozen:
     return Frozen(network, _vit_tokens, f"shape:{source.where}", "00" * 32)
 
 
-KINDS: dict[str, Callable[[Source, EncoderConfig], Frozen]] = {
+KINDS: dict[str, Callable[[BackboneName, EncoderConfig], Frozen]] = {
     "dinov2": _from_hub,
     "vjepa2": _from_hub,
     "checkpoint": _from_run,
@@ -358,13 +358,13 @@ KINDS: dict[str, Callable[[Source, EncoderConfig], Frozen]] = {
 
 def load_backbone(name: str, shape: EncoderConfig) -> Frozen:
     """The frozen encoder with this name, checked against the declared shape."""
-    source = Source.parse(name)
+    source = BackboneName.parse(name)
     return KINDS[source.kind](source, shape)
 
 
 def without_weights(name: str) -> str:
     """The name under which a backbone's shape, and nothing else, is built."""
-    return f"shape:{Source.parse(name).kind}" if name else ""
+    return f"shape:{BackboneName.parse(name).kind}" if name else ""
 
 
 def original_name(kind: str) -> str:
@@ -372,7 +372,7 @@ def original_name(kind: str) -> str:
     return f"{kind}:{HUB[kind].original}@{HUB[kind].revision}"
 
 
-def _names_original(source: Source) -> bool:
+def _names_original(source: BackboneName) -> bool:
     """Whether this is the hub's name of the authors' weights; loading them compares their hash."""
     hub = HUB[source.kind]
     return (source.where, source.revision) == (hub.original, hub.revision)
@@ -380,7 +380,7 @@ def _names_original(source: Source) -> bool:
 
 def is_original(name: str) -> bool:
     """Whether these are the weights that the authors used: the hub's, or a folder with the same bytes."""
-    source = Source.parse(name)
+    source = BackboneName.parse(name)
     if source.kind not in HUB or source.on_hub:
         return source.kind in HUB and _names_original(source)
     weights = Path(source.where).expanduser() / "model.safetensors"

@@ -299,7 +299,7 @@ class Speed(Measured):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planner(Planned):
+class PlannerBudget(Planned):
     """One planner and budget on a run's pairs (`lrc bench plan --runs`)."""
 
     kind = "planner"

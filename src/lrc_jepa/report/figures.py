@@ -27,7 +27,7 @@ from lrc_jepa.report.canvas import (
     mark,
     sheet,
 )
-from lrc_jepa.report.control import ControlSummary
+from lrc_jepa.report.success import ControlSummary
 from lrc_jepa.rows import Row
 
 

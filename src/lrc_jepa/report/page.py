@@ -16,8 +16,8 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.experiments import EXPERIMENTS
 from lrc_jepa.files import write_bytes
 from lrc_jepa.report.names import file_name
+from lrc_jepa.report.run_rows import RunRows, read_folder, read_runs
 from lrc_jepa.report.sections.plan import Acted, acted
-from lrc_jepa.report.sources import Source, read_folder, read_runs
 from lrc_jepa.report.tables import Section
 from lrc_jepa.report.views import RunView, view_run
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 ALL = "all"  # folder of the tables and figures over all runs
 
 
-def sections(sources: Sequence[Source]) -> list[Section]:
+def sections(sources: Sequence[RunRows]) -> list[Section]:
     """Every section there are rows for, in the order of the experiments."""
     found = []
     for name, experiment in EXPERIMENTS.items():
@@ -83,7 +83,7 @@ def _own_figures(view: RunView) -> Section:
     return Section(view.title, figures={**view.training, **open_loop})
 
 
-def _headline(sources: Sequence[Source]) -> tuple[Acted | None, Acted | None]:
+def _headline(sources: Sequence[RunRows]) -> tuple[Acted | None, Acted | None]:
     """The first system that planned, and random actions on its pairs."""
     for group in acted(sources).values():
         if group[0].is_system:

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Generic, TypeVar
 
 from lrc_jepa.records import Variant, only
-from lrc_jepa.report.sources import Source, number
+from lrc_jepa.report.run_rows import RunRows, number
 from lrc_jepa.report.tables import Table
 
 V = TypeVar("V", bound=Variant)
@@ -35,7 +35,7 @@ class Study(Generic[V]):
 
 
 def studies(
-    sources: Sequence[Source],
+    sources: Sequence[RunRows],
     kind: type[V],
     varied: tuple[str, ...],
     about: Callable[[V], str] = lambda row: "",

@@ -11,7 +11,7 @@ from lrc_jepa.records import Film, Measured, OpenLoop, Rollout
 from lrc_jepa.report import figures
 from lrc_jepa.report.canvas import Drawing, data_address
 from lrc_jepa.report.names import readable_row
-from lrc_jepa.report.sources import Source, described
+from lrc_jepa.report.run_rows import RunRows, described
 from lrc_jepa.report.tables import Section
 from lrc_jepa.rows import Row, read_rows
 
@@ -55,7 +55,7 @@ def _readouts(health: Row | None) -> list[dict[str, Any]]:
     return [*lines, {**identity, "z": health.get("episode_z"), "u": health.get("episode_u")}]
 
 
-def view_run(source: Source) -> RunView:
+def view_run(source: RunRows) -> RunView:
     """Read what a run left behind."""
     told, rows, run = described(source.folder), source.rows, source.folder
     metrics = [readable_row(row) for row in read_rows(run / "metrics.jsonl")]

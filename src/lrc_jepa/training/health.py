@@ -19,9 +19,9 @@ from lrc_jepa.data.quantities import CIRCLE, measured
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import device_of
 from lrc_jepa.models.base import Model
-from lrc_jepa.models.readout import Readout, effective_rank, r_squared
-from lrc_jepa.models.streams import frame_streams
 from lrc_jepa.objectives.sigreg import GAUSSIAN_FLOOR, sigreg
+from lrc_jepa.readout import Readout, effective_rank, r_squared
+from lrc_jepa.training.streams import frame_streams
 
 COLLAPSED_RANK = 1.5  # effective rank below which z is a line or a point
 SETTLED = 50  # steps before which BatchNorm's running statistics are not yet those of the data

@@ -16,7 +16,7 @@ from lrc_jepa import __version__
 from lrc_jepa.arrays import Array
 from lrc_jepa.data.exporters.naming import Naming
 from lrc_jepa.data.importers.base import need
-from lrc_jepa.data.importers.lerobot import OWN
+from lrc_jepa.data.importers.formats.lerobot import OWN
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import write_json

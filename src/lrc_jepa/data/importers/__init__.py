@@ -1,6 +1,6 @@
 """Importers: other people's datasets -> a store, streaming and resumable.
 
-A format is one module with `sniff(path)` and `open_source(path, camera)`, and one line in `FORMATS`.
+A format is one module in `formats/` with `sniff(path)` and `open_source(path, camera)`, and one line in `FORMATS`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from lrc_jepa.data.budget import memory_limit
-from lrc_jepa.data.importers import bridge, dinowm, folders, hdf5, lance, lerobot, minari, replay, swm_folder
 from lrc_jepa.data.importers.base import Source
 from lrc_jepa.data.importers.convert import Conversion
+from lrc_jepa.data.importers.formats import (
+    bridge,
+    diffusion_policy,
+    dinowm,
+    folders,
+    hdf5,
+    lance,
+    lerobot,
+    minari,
+    swm_folder,
+)
 from lrc_jepa.data.importers.options import Options
 from lrc_jepa.data.store import check_target
 from lrc_jepa.data.streaming import StreamWriter, work_folder
@@ -42,7 +52,9 @@ FORMATS: dict[str, Format] = {
     ),
     "lance": Format("stable-worldmodel's Lance table", "lance", lance.sniff, lance.open_source),
     "dino-wm": Format("DINO-WM's Push-T folder", "", dinowm.sniff, dinowm.open_source),
-    "zarr": Format("diffusion policy's zarr replay buffer", "zarr", replay.sniff, replay.open_source),
+    "zarr": Format(
+        "diffusion policy's zarr replay buffer", "zarr", diffusion_policy.sniff, diffusion_policy.open_source
+    ),
     "videos": Format(
         "a folder of videos with CSV or NPZ actions", "", folders.sniff_videos, folders.open_videos
     ),

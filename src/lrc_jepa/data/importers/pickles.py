@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lrc_jepa.data.arrays import FAILURES, one_line
 from lrc_jepa.data.budget import Meter, ask
+from lrc_jepa.data.npy import FAILURES, one_line
 from lrc_jepa.errors import BadInput
 
 PER_OPCODE = 128  # bytes: an empty list of one byte is 56, and its places on the stack and in the memo

@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from lrc_jepa.arrays import Array
-from lrc_jepa.data.arrays import load_npz, map_npy, one_line
 from lrc_jepa.data.budget import Meter
 from lrc_jepa.data.importers.base import BOOKKEEPING, numeric
+from lrc_jepa.data.npy import load_npz, map_npy, one_line
 from lrc_jepa.errors import BadInput
 
 ACTION = re.compile(r"actions?([._\-\[ ].*|\d.*)?")

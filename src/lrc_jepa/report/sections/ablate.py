@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lrc_jepa.records import Ablation
 from lrc_jepa.report import figures, paper
 from lrc_jepa.report.canvas import Drawing
-from lrc_jepa.report.sources import Source, origin
+from lrc_jepa.report.run_rows import RunRows, origin
 from lrc_jepa.report.studies import Study, grouped, means, studies
 from lrc_jepa.report.tables import Section, Table
 
@@ -48,7 +48,7 @@ def _printed_stop_gradient() -> Table:
     return Table("ablate-stop_gradient-paper", columns, lines)
 
 
-def section(sources: Sequence[Source]) -> Section | None:
+def section(sources: Sequence[RunRows]) -> Section | None:
     """One field varied: the paper's figure 6 and table 3."""
     found = studies(sources, Ablation, ("value",), lambda row: row.field)
     if not found:

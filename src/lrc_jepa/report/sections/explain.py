@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from lrc_jepa.evaluate.choice import newest
 from lrc_jepa.records import Explain, Record, only
 from lrc_jepa.report.canvas import INK, Drawing, data_address, sheet
-from lrc_jepa.report.sources import Source
+from lrc_jepa.report.run_rows import RunRows
 from lrc_jepa.report.tables import Section, Table
 
 SEARCH, CHOSEN = "#0b5cad", "#d1495b"
@@ -58,7 +58,7 @@ def explanation_figure(row: Explain) -> Drawing:
         return drawn.finish()
 
 
-def of_run(source: Source) -> Section | None:
+def of_run(source: RunRows) -> Section | None:
     """Where the first plan of each explained pair came from."""
     mine = newest(source.rows, Explain)
     if not mine:

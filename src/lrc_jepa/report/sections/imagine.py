@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lrc_jepa.records import OpenLoop, Record, Rollout, only
-from lrc_jepa.report.sources import number
+from lrc_jepa.report.run_rows import number
 from lrc_jepa.report.tables import Table, Told
 
 

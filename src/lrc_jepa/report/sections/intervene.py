@@ -8,11 +8,11 @@ from lrc_jepa.evaluate.choice import newest
 from lrc_jepa.records import Intervention, Picture, Record, only
 from lrc_jepa.report import figures, paper
 from lrc_jepa.report.canvas import data_address
-from lrc_jepa.report.sources import Source, number, origins, per_source
+from lrc_jepa.report.run_rows import RunRows, number, origins, per_source
 from lrc_jepa.report.tables import Section, Table, Told
 
 
-def section(sources: Sequence[Source]) -> Section | None:
+def section(sources: Sequence[RunRows]) -> Section | None:
     """Shuffled and exchanged streams: the paper's figures 5, 7 and 8."""
     found, remarks = per_source(sources, Intervention)
     if not found:

@@ -8,7 +8,7 @@ from statistics import fmean
 from lrc_jepa.records import Nuisance
 from lrc_jepa.report import figures
 from lrc_jepa.report.canvas import Drawing
-from lrc_jepa.report.sources import Source, origin
+from lrc_jepa.report.run_rows import RunRows, origin
 from lrc_jepa.report.studies import Study, grouped, means, studies
 from lrc_jepa.report.tables import Section, Table
 
@@ -36,7 +36,7 @@ def _nuisance_curves(study: Study[Nuisance]) -> dict[str, Drawing]:
     return drawn
 
 
-def section(sources: Sequence[Source]) -> Section | None:
+def section(sources: Sequence[RunRows]) -> Section | None:
     """Systems against nuisance in their training data."""
     found = studies(sources, Nuisance, ("system", "factors"))
     if not found:

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from lrc_jepa.evaluate.choice import Shown, choose
 from lrc_jepa.records import Control, Record, only
 from lrc_jepa.report import figures, paper
-from lrc_jepa.report.control import ControlSummary, compare, summarize
+from lrc_jepa.report.run_rows import RunRows, number, origin
 from lrc_jepa.report.sections import explain
-from lrc_jepa.report.sources import Source, number, origin
+from lrc_jepa.report.success import ControlSummary, compare, summarize
 from lrc_jepa.report.tables import Section, Table, Told
 
 REFERENCES = ("do-nothing", "random", "expert-replay")
@@ -21,7 +21,7 @@ class Acted:
     """One actor on one set of pairs."""
 
     label: str
-    source: Source
+    source: RunRows
     shown: Shown[Control]
     summary: ControlSummary
 
@@ -36,7 +36,7 @@ class Acted:
         return self.rows[0].actor == self.rows[0].system
 
 
-def acted(sources: Sequence[Source]) -> dict[str, list[Acted]]:
+def acted(sources: Sequence[RunRows]) -> dict[str, list[Acted]]:
     """Everybody's largest evaluation by set of pairs: systems first, then each reference once."""
     groups: dict[str, list[Acted]] = {}
     for source in sources:
@@ -138,7 +138,7 @@ NOTE = (
 )
 
 
-def section(sources: Sequence[Source]) -> Section | None:
+def section(sources: Sequence[RunRows]) -> Section | None:
     """Success on every set of pairs: the paper's figure 3."""
     groups = acted(sources)
     if not groups:

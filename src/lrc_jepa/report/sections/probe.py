@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lrc_jepa.records import Probe, Record, only
 from lrc_jepa.report import figures, paper
-from lrc_jepa.report.sources import Source, origins, per_source
+from lrc_jepa.report.run_rows import RunRows, origins, per_source
 from lrc_jepa.report.tables import Section, Table, Told
 
 
@@ -14,11 +14,13 @@ def _scores(row: Probe | None) -> str:
     return f"{row.mse:.3f} / {row.r:.3f}" if row else "–"
 
 
-def _printed_probe(source: Source, stream: str, quantity: str, probe: str) -> tuple[str, paper.Scores] | None:
+def _printed_probe(
+    source: RunRows, stream: str, quantity: str, probe: str
+) -> tuple[str, paper.Scores] | None:
     return paper.PROBES.get((source.world, source.system, stream, quantity, probe))
 
 
-def section(sources: Sequence[Source]) -> Section | None:
+def section(sources: Sequence[RunRows]) -> Section | None:
     """What can be read from z, u and both: the paper's tables 2 and 4 to 8."""
     found, remarks = per_source(sources, Probe)
     if not found:

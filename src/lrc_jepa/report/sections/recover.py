@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from lrc_jepa.records import Record, Recovery, only
 from lrc_jepa.report import figures, paper
 from lrc_jepa.report.canvas import Drawing
-from lrc_jepa.report.recovery import RECALLS, chance, summarize_recovery
-from lrc_jepa.report.sources import Source, number, origins, per_source
+from lrc_jepa.report.recall import RECALLS, chance, summarize_recovery
+from lrc_jepa.report.run_rows import RunRows, number, origins, per_source
 from lrc_jepa.report.stats import wilson
 from lrc_jepa.report.tables import Section, Table, Told
 
@@ -19,7 +19,7 @@ def _recall(part: dict[str, float], k: int, scenes: int) -> str:
     return f"{share:.3f} [{low:.2f}, {high:.2f}]"
 
 
-def section(sources: Sequence[Source]) -> Section | None:
+def section(sources: Sequence[RunRows]) -> Section | None:
     """Expert-action recovery: the paper's figure 4."""
     found, remarks = per_source(sources, Recovery)
     if not found:

@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from lrc_jepa.records import Speed
 from lrc_jepa.report import figures, paper
-from lrc_jepa.report.sources import Source, origins, per_source
+from lrc_jepa.report.run_rows import RunRows, origins, per_source
 from lrc_jepa.report.tables import Section, Table, Told
 
 
@@ -19,7 +19,7 @@ def timed(row: Speed) -> list[str]:
     return [f"{part['seconds']:.3f} ± {part['seconds_error']:.3f}" if part else "–" for part in parts]
 
 
-def section(sources: Sequence[Source]) -> Section | None:
+def section(sources: Sequence[RunRows]) -> Section | None:
     """Parameters and full planning time: the paper's table 1."""
     found, remarks = per_source(sources, Speed)
     if not found:

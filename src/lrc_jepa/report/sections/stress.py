@@ -8,12 +8,12 @@ from dataclasses import asdict
 from lrc_jepa.evaluate.choice import newest
 from lrc_jepa.records import Record, Stress, StressTrend, only
 from lrc_jepa.report import figures
-from lrc_jepa.report.control import summarize
-from lrc_jepa.report.sources import Source, origins, per_source
+from lrc_jepa.report.run_rows import RunRows, origins, per_source
+from lrc_jepa.report.success import summarize
 from lrc_jepa.report.tables import Section, Table, Told
 
 
-def section(sources: Sequence[Source]) -> Section | None:
+def section(sources: Sequence[RunRows]) -> Section | None:
     """Success against rank and against every disturbance: the paper's figure 1."""
     tables, drawn, told, remarks = [], {}, list[str](), list[str]()
     for kind in dict.fromkeys(r.stress for s in sources for r in only(Stress, s.rows)):

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from lrc_jepa.records import Theory, only
 from lrc_jepa.report.canvas import Drawing, Sheet, colour, mark, sheet
-from lrc_jepa.report.sources import Source
+from lrc_jepa.report.run_rows import RunRows
 from lrc_jepa.report.tables import Section, Table
 from lrc_jepa.rows import Row
 
@@ -261,7 +261,7 @@ def theory_section(rows: list[Row]) -> dict[str, Any]:
     }
 
 
-def section(sources: Sequence[Source]) -> Section | None:
+def section(sources: Sequence[RunRows]) -> Section | None:
     """The theorem in a world where its optimum is known."""
     rows = [record.row() for source in sources for record in only(Theory, source.rows)]
     made = theory_section(rows)

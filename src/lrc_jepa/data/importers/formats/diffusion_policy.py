@@ -28,7 +28,7 @@ from lrc_jepa.data.importers.base import (
     need,
     reading,
 )
-from lrc_jepa.data.importers.hdf5 import FIRST_FRAMES, row_blocks
+from lrc_jepa.data.importers.formats.hdf5 import FIRST_FRAMES, row_blocks
 from lrc_jepa.data.importers.images import converter, is_image
 from lrc_jepa.data.importers.packed import CHECKS, check_chunk
 from lrc_jepa.errors import BadInput
@@ -67,7 +67,7 @@ def _guarded(store: Any, chunks: Mapping[str, tuple[str, int]], what: str) -> An
     return Guard(store)
 
 
-class Replay(Source):
+class ReplayBuffer(Source):
     """A replay buffer."""
 
     def __init__(self, path: Path, camera: str | None) -> None:
@@ -212,4 +212,4 @@ def sniff(path: Path) -> bool:
 
 def open_source(path: Path, camera: str | None) -> Source:
     """Open a replay buffer."""
-    return Replay(path, camera)
+    return ReplayBuffer(path, camera)

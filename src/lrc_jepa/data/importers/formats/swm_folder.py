@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
-from lrc_jepa.data.arrays import load_npz
 from lrc_jepa.data.importers.base import BOOKKEEPING, Source, checked_lengths, choose_camera, numeric
 from lrc_jepa.data.importers.images import decode_image
 from lrc_jepa.data.importers.video import all_frames
+from lrc_jepa.data.npy import load_npz
 from lrc_jepa.errors import BadInput
 
 INDEX = ("ep_len", "ep_offset")

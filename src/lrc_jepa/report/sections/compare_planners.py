@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
 from lrc_jepa.evaluate.choice import choose
-from lrc_jepa.records import Planner
+from lrc_jepa.records import PlannerBudget
 from lrc_jepa.report.canvas import Drawing, Sheet, sheet
-from lrc_jepa.report.sources import Source
+from lrc_jepa.report.run_rows import RunRows
 from lrc_jepa.report.tables import Section, Table
 
 # Distinct in hue, in marker, and printed grey in lightness.
@@ -69,9 +69,9 @@ def planner_figure(lines: Sequence[Contender]) -> Drawing:
         return drawn.finish()
 
 
-def of_run(source: Source) -> Section | None:
+def of_run(source: RunRows) -> Section | None:
     """Success of every planner and budget on the same pairs."""
-    shown = choose(source.rows, Planner)
+    shown = choose(source.rows, PlannerBudget)
     if shown is None:
         return None
     lines = shown.rows

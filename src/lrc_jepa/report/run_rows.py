@@ -18,7 +18,7 @@ M = TypeVar("M", bound=Measured)
 
 
 @dataclass(frozen=True)
-class Source:
+class RunRows:
     """The rows of one run, and what to call it beside the others."""
 
     label: str
@@ -34,9 +34,9 @@ class Source:
     """What to say of rows that cannot be shown."""
 
 
-def with_lines(sources: Sequence[Source]) -> list[Source]:
+def with_lines(sources: Sequence[RunRows]) -> list[RunRows]:
     """The sources, a second and third run of one system with other lines than the first."""
-    styles, found = ("-", "--", "-."), list[Source]()
+    styles, found = ("-", "--", "-."), list[RunRows]()
     for source in sources:
         count = sum(other.system == source.system for other in found)
         found.append(replace(source, line=styles[count % len(styles)]))
@@ -61,15 +61,15 @@ def _tails(runs: Sequence[Path]) -> list[str]:
     return [readable(tail) for tail in found]
 
 
-def read_folder(folder: Path, label: str = "") -> Source:
+def read_folder(folder: Path, label: str = "") -> RunRows:
     """A folder of rows alone; those that are of no kind or version known here are named."""
     name = readable(folder.name)
     rows, misfits = of_rows(readable_row(row) for row in read_rows(folder / "results.jsonl"))
     told = [f"{folder} holds {misfit}: not shown" for misfit in misfits]
-    return Source(label or name, name, "", "", folder, rows, misfits=told)
+    return RunRows(label or name, name, "", "", folder, rows, misfits=told)
 
 
-def read_runs(runs: Sequence[Path]) -> list[Source]:
+def read_runs(runs: Sequence[Path]) -> list[RunRows]:
     """The rows of every run, each under a name that no other has and that is no longer than it must be."""
     if not runs:
         return []
@@ -90,8 +90,8 @@ def read_runs(runs: Sequence[Path]) -> list[Source]:
 
 
 def per_source(
-    sources: Sequence[Source], kind: type[M], **fixed: object
-) -> tuple[list[tuple[Source, list[M]]], list[str]]:
+    sources: Sequence[RunRows], kind: type[M], **fixed: object
+) -> tuple[list[tuple[RunRows, list[M]]], list[str]]:
     """The rows of one kind to show of every source that has any, and what to say of those not shown."""
     chosen = [(source, shown) for source in sources if (shown := choose(source.rows, kind, **fixed))]
     remarks = [remark for source, shown in chosen for remark in shown.remarks(source.label)]
@@ -107,7 +107,7 @@ def origin(label: str, row: Measured) -> str:
     )
 
 
-def origins(found: Sequence[tuple[Source, Sequence[Measured]]]) -> list[str]:
+def origins(found: Sequence[tuple[RunRows, Sequence[Measured]]]) -> list[str]:
     """Where each source's numbers come from."""
     return [origin(source.label, rows[0]) for source, rows in found]
 

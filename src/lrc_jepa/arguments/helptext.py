@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lrc_jepa.arguments import Option, default_of, options_of
 from lrc_jepa.bounds import Range, plain_type
-from lrc_jepa.commands.arguments import Option, default_of, options_of
 from lrc_jepa.console import say
 from lrc_jepa.options import texts_of
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
-from lrc_jepa.envs.gl import load_mujoco
+from lrc_jepa.envs.mujoco_gl import load_mujoco
 
 mujoco = load_mujoco()
 SUPERSAMPLE = 2
@@ -103,7 +103,7 @@ def surface_of(model: Any, factors: Array) -> list[int]:
     return [numbers[min(int(f * len(numbers)), len(numbers) - 1)] for f in factors]
 
 
-class Studio:
+class MujocoCamera:
     """Draws one model from one camera; a single OpenGL context is open at a time."""
 
     def __init__(self, model: Any, camera: str) -> None:

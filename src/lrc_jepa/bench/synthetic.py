@@ -9,7 +9,7 @@ import numpy as np
 from lrc_jepa.data.store import Store, StoreWriter
 
 
-def made_up_store(path: Path, *, episodes: int, length: int, size: int, action_dim: int = 2) -> Store:
+def synthetic_store(path: Path, *, episodes: int, length: int, size: int, action_dim: int = 2) -> Store:
     """Episodes of a bright dot on noise that moves as the first two action dimensions say."""
     rng = np.random.default_rng(0)
     bound = [1.0] * action_dim

@@ -21,13 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
-from lrc_jepa.envs import render_model
 from lrc_jepa.envs.appearance import Appearance, shading
 from lrc_jepa.envs.base import Mover, World
-from lrc_jepa.envs.cube_policies import Expert, Oracle
-from lrc_jepa.envs.cube_state import BLOCK, JOINTS, NQ, NV, READINGS, STATE_DIM, quantities
+from lrc_jepa.envs.cube import scene
+from lrc_jepa.envs.cube.policies import Expert, Oracle
+from lrc_jepa.envs.cube.state import BLOCK, JOINTS, NQ, NV, READINGS, STATE_DIM, quantities
+from lrc_jepa.envs.mujoco_drawing import MujocoCamera, mujoco, surface_of
 from lrc_jepa.envs.policies import SmoothWalk
-from lrc_jepa.envs.studio import Studio, mujoco, surface_of
 from lrc_jepa.errors import BadInput
 
 SUBSTEPS, DT = 25, 0.002
@@ -58,7 +58,7 @@ FACTORS = (
 )
 DARKEST, SPAN = 0.15, 0.7  # of tables and backgrounds: the cube is to be seen on all of them
 FLOOR = ((np.array([0.15, 0.18, 0.25]) - DARKEST) / SPAN).tolist()  # the clean floor's lighter squares
-CLEAN = (*FLOOR, 0.1, *FLOOR, 0.5, 0.5, 1.0, 0.5, 0.5, *render_model.PURPLE[:3], 0.5)
+CLEAN = (*FLOOR, 0.1, *FLOOR, 0.5, 0.5, 1.0, 0.5, 0.5, *scene.PURPLE[:3], 0.5)
 
 
 class Simulator:
@@ -124,14 +124,14 @@ def simulator() -> Simulator:
 
 
 @cache
-def studio() -> Studio:
+def camera() -> MujocoCamera:
     """The one place to draw in."""
     from ogbench.manipspace import mjcf_utils
 
     made = simulator()
     source = made.env.mjcf_model
     xml, assets = mjcf_utils.to_string(source), mjcf_utils.get_assets(source)
-    return Studio(render_model.build(xml, assets, made.model), CAMERA)
+    return MujocoCamera(scene.build(xml, assets, made.model), CAMERA)
 
 
 def near(states: Array, goals: Array) -> NDArray[np.bool_]:
@@ -190,7 +190,7 @@ class Cube:
 
     def render(self, size: int) -> NDArray[np.uint8]:
         """Frames (B,size,size,3)."""
-        place = studio()
+        place = camera()
         full = self.appearance.fill(self.factors, CLEAN)
         varied = self.appearance.kind == "varied" and self.appearance.factors > 0
         look = partial(_dress, place.model, full, surface_of(place.model, full[:, 3]), varied)
@@ -229,7 +229,7 @@ def _dress(model: Any, full: Array, surfaces: list[int], varied: bool, b: int) -
     else:
         model.geom_rgba[table, 3] = 0.0
         model.geom_matid[floor], model.geom_rgba[floor] = model.material("grid").id, UNPAINTED
-    for name in render_model.GRIPPER:
+    for name in scene.GRIPPER:
         model.material(name).rgba[:3] = row[12:15]
     azimuth, elevation, zoom = 2 * row[[7, 8, 15]] - 1
     place_camera(model, AZIMUTH * azimuth, ELEVATION * elevation, 1 + ZOOM * zoom)
@@ -238,7 +238,7 @@ def _dress(model: Any, full: Array, surfaces: list[int], varied: bool, b: int) -
 @cache
 def _camera_home() -> tuple[Array, Array]:
     """Where OGBench puts its camera, and how it turns it."""
-    place = studio()
+    place = camera()
     return place.model.cam_pos[place.camera].copy(), place.model.cam_quat[place.camera].copy()
 
 

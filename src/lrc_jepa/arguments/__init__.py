@@ -89,7 +89,7 @@ def parse(
     if callable(default):
         default = default(words)
     if shown:
-        from lrc_jepa.commands.helptext import Help  # which needs this module
+        from lrc_jepa.arguments.helptext import Help  # which needs this module
 
         Help(kind, command, about, examples, default, borrowed, full=HELP[shown[0]]).show()
         raise SystemExit(0)

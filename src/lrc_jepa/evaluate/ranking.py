@@ -26,7 +26,7 @@ from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.protocols import WorldModel
 from lrc_jepa.types import Clip, Spec
 
-Source = Literal["gaussian", "real"]
+CandidateKind = Literal["gaussian", "real"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def draw_scenes(
     return Scenes(clip, actions[:, 0], clips.blocks(pool)[:, 1:], origin[pool])
 
 
-def candidate_plans(scenes: Scenes, scene: int, source: Source, config: RecoveryConfig) -> Tensor:
+def candidate_plans(scenes: Scenes, scene: int, source: CandidateKind, config: RecoveryConfig) -> Tensor:
     """The demonstrated sequence first, then the others: (1 + candidates, H, A)."""
     demonstrated = scenes.clip.actions[scene]
     generator = torch.Generator().manual_seed(config.seed * 1_000_003 + scene)
@@ -99,7 +99,7 @@ def rank(costs: Tensor) -> tuple[float, float]:
 
 @torch.inference_mode()
 def rank_scenes(
-    model: WorldModel, scenes: Scenes, source: Source, config: RecoveryConfig
+    model: WorldModel, scenes: Scenes, source: CandidateKind, config: RecoveryConfig
 ) -> list[dict[str, Any]]:
     """One row per scene and horizon, with the model's rank and the copy-the-last-action reference's."""
     device = device_of(model)

@@ -67,7 +67,9 @@ def load_mujoco() -> ModuleType:
     linux, screen = sys.platform.startswith("linux"), os.environ.get("DISPLAY")
     if "mujoco" in sys.modules and linux and not screen and not os.environ.get("MUJOCO_GL"):
         # It has settled for windows on a screen, and would end the process when asked to draw.
-        raise BadInput("mujoco was imported too early: import lrc_jepa.envs.gl first, or set MUJOCO_GL=egl")
+        raise BadInput(
+            "mujoco was imported too early: import lrc_jepa.envs.mujoco_gl first, or set MUJOCO_GL=egl"
+        )
     if "mujoco" not in sys.modules:
         backend = choose_backend()
         if linux:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lrc_jepa.arrays import Array
-from lrc_jepa.envs.cube_state import BLOCK, READINGS, block_yaw, gripper_opening
+from lrc_jepa.envs.cube.state import BLOCK, READINGS, block_yaw, gripper_opening
 
 NOISE_SCALE = np.array([1.0, 1.0, 1.0, 3.0, 10.0])  # of x, y, z, yaw and gripper
 NOISE = 0.1  # stable-worldmodel's: each episode draws its own level up to this

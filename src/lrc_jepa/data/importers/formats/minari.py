@@ -27,7 +27,7 @@ from lrc_jepa.data.importers.base import (
     numeric,
     read_described,
 )
-from lrc_jepa.data.importers.hdf5 import (
+from lrc_jepa.data.importers.formats.hdf5 import (
     FIRST_FRAMES,
     check_dataset,
     members,
@@ -35,8 +35,8 @@ from lrc_jepa.data.importers.hdf5 import (
     read_rows,
     row_blocks,
 )
+from lrc_jepa.data.importers.formats.minari_arrow import STORAGES, MinariArrow
 from lrc_jepa.data.importers.images import converter, decode_image, is_image
-from lrc_jepa.data.importers.minari_arrow import STORAGES, MinariArrow
 from lrc_jepa.errors import BadInput
 
 MAIN = "main_data.hdf5"

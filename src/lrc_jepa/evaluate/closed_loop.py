@@ -18,7 +18,7 @@ from lrc_jepa.protocols import Task
 
 
 @dataclass(frozen=True)
-class Scene:
+class Start:
     """What an actor is given at the start: images and past actions, no states."""
 
     frames: Frames  # (B, k, h, w, 3), a block apart, the newest last
@@ -57,7 +57,7 @@ def make_task(store: Store) -> Task:
     return get_world(store.world).make(Appearance(**store.meta["appearance"]))
 
 
-def make_scene(store: Store, manifest: Manifest, task: Task, size: int, skip: int, history: int) -> Scene:
+def make_start(store: Store, manifest: Manifest, task: Task, size: int, skip: int, history: int) -> Start:
     """Draw start, history and goal with the task's own renderer; leaves the task at the start."""
     episodes = np.asarray(manifest.episodes)
     appearance = store.appearance(episodes)
@@ -71,7 +71,7 @@ def make_scene(store: Store, manifest: Manifest, task: Task, size: int, skip: in
     task.set_goal(goal_states)
     before = (history - 1) * skip
     rows = manifest.start_rows(store, before)[:, None] + np.arange(before)
-    return Scene(frames=np.stack(seen, axis=1), actions=np.asarray(store.action[rows]), goal=goal)
+    return Start(frames=np.stack(seen, axis=1), actions=np.asarray(store.action[rows]), goal=goal)
 
 
 def run(
@@ -89,7 +89,7 @@ def run(
     `task` replaces the world the data came from, for stress tests.
     """
     task = task or make_task(store)
-    scene = make_scene(store, manifest, task, size, skip, config.history)
+    scene = make_start(store, manifest, task, size, skip, config.history)
     start_distance = task.distance()
     reached = {name: met.copy() for name, met in task.success().items()}
     own = next(iter(reached))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lrc_jepa.arrays import Array
-from lrc_jepa.envs.studio import add_surfaces, brighten, mujoco, paint_surfaces
+from lrc_jepa.envs.mujoco_drawing import add_surfaces, brighten, mujoco, paint_surfaces
 
 CELL = 0.005  # metres
 FLOOR_SQUARE = 0.1  # metres

@@ -19,14 +19,14 @@ from lrc_jepa.bench.measure import alternate
 from lrc_jepa.config import GradientConfig, ImprovedConfig, PlanConfig
 from lrc_jepa.console import Bar, progress_bar, say, table
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.control import make_scene, make_task, run
+from lrc_jepa.evaluate.closed_loop import make_start, make_task, run
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.watched import Timed, Watched
 from lrc_jepa.files import write_bytes, write_json
 from lrc_jepa.plan.planners import check_planning, rehearse
 from lrc_jepa.plan.policy import Policy, action_box
 from lrc_jepa.recipes import PROTOCOLS, protocol_of
-from lrc_jepa.report.sections.planners import Contender, planner_figure
+from lrc_jepa.report.sections.compare_planners import Contender, planner_figure
 from lrc_jepa.report.stats import bootstrap_difference, mcnemar, wilson
 from lrc_jepa.rows import Row
 from lrc_jepa.run import Run, open_run
@@ -97,7 +97,7 @@ def _alone(opened: Run, manifest: Manifest, config: PlanConfig) -> Callable[[], 
     )
     deployment, task = opened.checkpoint.deployment, make_task(opened.store)
     policy, spec = Policy(opened.model, deployment, config, episodes=[pair]), deployment.spec
-    scene = make_scene(opened.store, one, task, spec.image_size, spec.frameskip, config.history)
+    scene = make_start(opened.store, one, task, spec.image_size, spec.frameskip, config.history)
     policy.reset(scene.goal, scene.frames[:, :-1], scene.actions)
     policy.observe(scene.frames[:, -1])
     return policy.controller.solve
