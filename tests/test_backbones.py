@@ -17,7 +17,7 @@ from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import file_digest
 from lrc_jepa.models import build_model, count_parameters
-from lrc_jepa.models.backbones import HUB, Source, load_backbone, original_name
+from lrc_jepa.models.backbones import HUB, BackboneName, load_backbone, original_name
 from lrc_jepa.models.vit import Pixels
 from lrc_jepa.recipes import get_recipe, reported_name
 from lrc_jepa.training.checkpoint import load_checkpoint, newest_checkpoint
@@ -194,11 +194,11 @@ def test_a_class_token_is_not_to_be_had_from_a_backbone():
 
 
 def test_sources_are_taken_apart():
-    assert Source.parse("dinov2:a/b@c") == Source("dinov2", "a/b", "c")
-    assert Source.parse("checkpoint:runs/a@b") == Source("checkpoint", "runs/a@b")
-    assert Source.parse("dinov2:./a/b@c") == Source("dinov2", "./a/b@c")
+    assert BackboneName.parse("dinov2:a/b@c") == BackboneName("dinov2", "a/b", "c")
+    assert BackboneName.parse("checkpoint:runs/a@b") == BackboneName("checkpoint", "runs/a@b")
+    assert BackboneName.parse("dinov2:./a/b@c") == BackboneName("dinov2", "./a/b@c")
     for text, on_hub in {"a/b": True, "./a": False, "../a": False, "/a/b": False, "~/a": False}.items():
-        assert Source.parse(f"vjepa2:{text}").on_hub == on_hub, text
+        assert BackboneName.parse(f"vjepa2:{text}").on_hub == on_hub, text
 
 
 @pytest.fixture
