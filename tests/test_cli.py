@@ -2,6 +2,7 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -291,10 +292,18 @@ def test_a_quick_demo_and_then_a_full_one(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "RECIPE", "tworoom-lrc-debug")
     monkeypatch.setattr(demo, "QUICK", demo.Amount(episodes=8, pairs=2, steps=2, prefix="quick-"))
     monkeypatch.setattr(demo, "FULL", demo.Amount(episodes=8, pairs=2, steps=0, prefix=""))
-    for words, steps in ((["--quick"], 2), ([], 8)):
+    monkeypatch.setattr(demo, "LITERAL", "tworoom-lwm-debug")
+    for words, recipe, steps in (
+        (["--quick"], "tworoom-lrc-debug", 2),
+        ([], "tworoom-lrc-debug", 8),
+        (["--literal"], "tworoom-lwm-debug", 8),
+    ):
         code, out, err = lrc("demo", *words, "--out", tmp_path, "--json", capsys=capsys)
         assert code == 0, err
-        assert json.loads(out)["train_steps"] == steps
+        result = json.loads(out)
+        assert (result["train_steps"], result["recipe"]) == (steps, recipe)
+    page = Path(result["report"]).read_text()
+    assert ">lrc<" in page and ">lwm<" in page  # one beside the other
 
 
 def test_a_dry_run_of_a_robot_takes_the_width_of_its_data(store, capsys):

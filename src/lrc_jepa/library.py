@@ -22,7 +22,7 @@ from lrc_jepa.envs.collect import collect as collect_episodes
 from lrc_jepa.plan.planners import check_planning
 from lrc_jepa.plan.problem import Box
 from lrc_jepa.recipes import ANY_ACTIONS, get_recipe, reported_name
-from lrc_jepa.rows import Row
+from lrc_jepa.records import Training
 from lrc_jepa.run import Run
 from lrc_jepa.training.checkpoint import list_checkpoints
 from lrc_jepa.training.distributed import check_shares, team, wait_for_all
@@ -111,19 +111,17 @@ def _timed(run: Run, config: RunConfig) -> Iterator[None]:
         yield
     finally:
         saved = list_checkpoints(run.folder)
-        row: Row = {
-            "kind": "training",
-            "metric": "training.v1",
-            "system": config.system,
-            "recipe": config.recipe,
-            "config_hash": config.digest(),
-            "train_seed": config.train.seed,
-            "seconds": time.perf_counter() - began,
-            "step": int(saved[-1].name) if saved else 0,
-            "threads": torch.get_num_threads(),
-        }
+        record = Training(
+            system=config.system,
+            recipe=config.recipe,
+            config_hash=config.digest(),
+            train_seed=config.train.seed,
+            seconds=time.perf_counter() - began,
+            step=int(saved[-1].name) if saved else 0,
+            threads=torch.get_num_threads(),
+        )
         with suppress(OSError):  # a full disk is spoken of where it stopped the training
-            run.write([row])
+            run.write([record.row()])
 
 
 def train(

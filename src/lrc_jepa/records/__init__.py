@@ -23,6 +23,7 @@ from lrc_jepa.records.kinds import (
     Stress,
     StressTrend,
     Theory,
+    Training,
     Variant,
 )
 from lrc_jepa.records.reading import of_row, of_rows, only, parsed
@@ -48,6 +49,7 @@ __all__ = [
     "Stress",
     "StressTrend",
     "Theory",
+    "Training",
     "Variant",
     "of_row",
     "of_rows",

@@ -389,6 +389,29 @@ class Nuisance(Variant):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Training(Record):
+    """How long a run trained before it ended or was stopped (`lrc train`); a resumed run has several."""
+
+    kind = "training"
+    metric = "training.v1"
+
+    system: str
+    """The name it is reported under."""
+    recipe: str
+    """The recipe the run started from."""
+    config_hash: str
+    """Of the run's configuration."""
+    train_seed: int
+    """Seed of the training."""
+    seconds: float
+    """By the clock on the wall."""
+    step: int
+    """Steps of the last checkpoint then."""
+    threads: int
+    """Of each process."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Theory(Record):
     """One network in the two-factor world, or one point on the path between two solutions (`lrc theory`).
 
