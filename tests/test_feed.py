@@ -11,7 +11,7 @@ from training import CPU, make_store, pieces_of, small_run
 
 from lrc_jepa.errors import BadInput
 from lrc_jepa.training import feed as module
-from lrc_jepa.training.feed import Feed, _Reader, free_memory
+from lrc_jepa.training.feed import Feed, free_memory
 
 
 @pytest.fixture(scope="module")
@@ -106,31 +106,29 @@ def test_an_error_while_reading_reaches_the_loop(clips, monkeypatch):
         next(batches)
         with pytest.raises(BadInput, match="went away"):
             next(batches)
-    assert not any(thread.name == "feed" for thread in threading.enumerate())
+    assert not any(thread.name.startswith("feed") for thread in threading.enumerate())
 
 
 def test_leaving_early_ends_the_thread(clips):
     with closing(feed_of(clips, prefetch=1).batches(0, 1000)) as batches:
         next(batches)
-        assert any(thread.name == "feed" for thread in threading.enumerate())
-    assert not any(thread.name == "feed" for thread in threading.enumerate())
+        assert any(thread.name.startswith("feed") for thread in threading.enumerate())
+    assert not any(thread.name.startswith("feed") for thread in threading.enumerate())
 
 
-def test_it_reads_ahead_while_the_loop_works(clips, monkeypatch):
-    read, put, done, waiting = Feed.read, _Reader._put, [], threading.Event()
+@pytest.mark.parametrize("readers", [1, 3])
+def test_it_reads_ahead_while_the_loop_works(clips, monkeypatch, readers):
+    read, done, all_read = Feed.read, [], threading.Event()
+    most = 3 + readers  # those read ahead, and one in each reader's hands
 
     def counted(self, step):
         done.append(step)
+        if len(done) == most:
+            all_read.set()
         return read(self, step)
 
-    def watched(self, item):
-        if self.ready.full() and len(done) == 5:
-            waiting.set()  # it holds a batch that nobody has room for, and reads no further
-        put(self, item)
-
     monkeypatch.setattr(Feed, "read", counted)
-    monkeypatch.setattr(_Reader, "_put", watched)
-    with closing(feed_of(clips, prefetch=3).batches(0, 50)) as batches:
+    with closing(feed_of(clips, prefetch=3, readers=readers).batches(0, 50)) as batches:
         next(batches)
-        assert waiting.wait(100)
-        assert done == [0, 1, 2, 3, 4]  # one handed over, three ready, one in hand: no more
+        assert all_read.wait(100)
+    assert sorted(done) == list(range(most))  # no further ones were asked for

@@ -305,6 +305,8 @@ class TrainConfig(Checked):
     of one chunk and the numbers of the whole batch, which accumulated gradients would not have."""
     prefetch: Natural = 2
     """Batches read ahead in the background."""
+    readers: Natural = 0
+    """Threads that read them; 0: one, or up to four where frames have to be decoded."""
     memory: Share = 0.25
     """Frames that take at most this share of the free memory are read into it; others stay on disk."""
     compile: bool = False
@@ -416,5 +418,5 @@ class RunConfig(Checked):
         return digest(dataclasses.asdict(self))
 
 
-ADDED: dict[type[Any], dict[str, Any]] = {TrainConfig: {"per_episode": 1}}
+ADDED: dict[type[Any], dict[str, Any]] = {TrainConfig: {"per_episode": 1, "readers": 0}}
 """Fields that the first configurations on disk do not have yet, and what they were by then."""

@@ -14,6 +14,7 @@ import torch
 from lrc_jepa.collective import rank
 from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import with_value
+from lrc_jepa.data.storage import RAW, Storage
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import pick_device
 from lrc_jepa.envs import get_world
@@ -46,6 +47,7 @@ def collect(
     mix: Mapping[str, float] | None = None,
     processes: int = 1,
     overwrite: bool = False,
+    storage: Storage = RAW,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Store:
     """Make a dataset in a simulated world; the seed alone decides what is in it.
@@ -64,6 +66,7 @@ def collect(
         overwrite=overwrite,
         progress=progress,
         processes=processes,
+        storage=storage,
     )
     return Store(out)
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lrc_jepa.arguments import Positional, parse
+from lrc_jepa.arguments import Positional, Unprefixed, parse
 from lrc_jepa.bounds import Natural, Seed
 from lrc_jepa.console import progress_bar, say
+from lrc_jepa.data.storage import RAW, Storage
 from lrc_jepa.envs import WORLDS
 from lrc_jepa.envs.appearance import Appearance, Kind
 from lrc_jepa.library import collect
@@ -44,6 +45,7 @@ class CollectArgs:
     """Folder of the dataset; left out: datasets/WORLD-APPEARANCE."""
     overwrite: bool = False
     """Replace a dataset that is already there."""
+    frames: Unprefixed[Storage] = RAW
 
 
 def main(argv: list[str]) -> dict[str, Any]:
@@ -74,6 +76,7 @@ def work(args: CollectArgs) -> dict[str, Any]:
             length=args.length or None,
             overwrite=args.overwrite,
             processes=args.processes,
+            storage=args.frames,
             progress=bar.advance,
         )
     say(f"{store.episodes} episodes, {len(store.pixels)} frames of {store.image_size} px in {out}")

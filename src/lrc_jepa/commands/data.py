@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.arguments import Positional, choose_verb, parse
+from lrc_jepa.commands.data_convert import convert
 from lrc_jepa.commands.data_features import features
 from lrc_jepa.commands.data_io import export, import_, validate
 from lrc_jepa.commands.data_masks import masks
@@ -73,6 +74,7 @@ def info(argv: list[str]) -> dict[str, Any]:
         "episodes": store.episodes,
         "frames": len(store.pixels),
         "image_size": store.image_size,
+        **asdict(store.storage),
         "episode_length": {"min": int(lengths.min()), "max": int(lengths.max())},
         "frame_rate": store.meta.get("frame_rate"),
         "tasks": _tasks(store),
@@ -106,6 +108,7 @@ VERBS = {
     "validate": validate,
     "import": import_,
     "export": export,
+    "convert": convert,
     "features": features,
     "masks": masks,
 }

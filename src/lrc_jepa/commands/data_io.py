@@ -12,6 +12,7 @@ from lrc_jepa.data.exporters import export_dataset
 from lrc_jepa.data.importers import FORMATS, import_dataset
 from lrc_jepa.data.importers.options import Options
 from lrc_jepa.data.limits import ActionLimits
+from lrc_jepa.data.storage import RAW, Storage
 from lrc_jepa.data.store import Store
 from lrc_jepa.data.validate import frame_strip
 from lrc_jepa.data.validate import validate as examine
@@ -77,6 +78,7 @@ class ImportArgs:
     overwrite: bool = False
     """Replace a dataset that is already there."""
     options: Unprefixed[Options] = Options()
+    frames: Unprefixed[Storage] = RAW
 
 
 def bounds_in_words(limits: ActionLimits) -> str:
@@ -127,6 +129,7 @@ def import_(argv: list[str]) -> dict[str, Any]:
             camera=args.camera,
             overwrite=args.overwrite,
             resume=args.resume,
+            storage=args.frames,
             progress=lambda done, total: _moves(bar, done, total),
             **asdict(args.options),
         )

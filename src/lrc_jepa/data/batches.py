@@ -6,6 +6,7 @@ each, as objectives want that compare frames of one episode (`sigreg_within`).
 
 from __future__ import annotations
 
+import threading
 from functools import lru_cache
 
 import numpy as np
@@ -27,6 +28,7 @@ class Batches:
         self.episode_of, self.size, self.seed, self.group = episode_of, size, seed, group
         self._rounds = _rounds(episode_of, size, group) if group > 1 else None
         self._order = lru_cache(maxsize=2)(self._draw)  # a batch ahead may lie in the next epoch
+        self._drawing = threading.Lock()  # several readers want an epoch's order at once: one draws it
 
     @property
     def per_epoch(self) -> int:
@@ -38,7 +40,9 @@ class Batches:
     def ids(self, step: int) -> Array:
         """The clip numbers of training step `step`, ascending."""
         epoch, position = divmod(step, self.per_epoch)
-        return np.sort(self._order(epoch)[position * self.size : (position + 1) * self.size])
+        with self._drawing:
+            order = self._order(epoch)
+        return np.sort(order[position * self.size : (position + 1) * self.size])
 
     def _draw(self, epoch: int) -> Array:
         """The clips of an epoch in the order in which they are visited."""

@@ -2,7 +2,7 @@
 
 A store is a folder:
 
-    pixels.npy     uint8 (rows, h, w, 3)
+    pixels.npy     uint8 (rows, h, w, 3); or pixels/, the same as JPEG (see `jpeg`)
     action.npy     float32 (rows, a); row t holds the action that leaves frame t, and the last row
                    of an episode, which leaves towards nothing, is never read
     state.npy      the simulator's full state, when there is a simulator
@@ -17,20 +17,21 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import platform
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa import __version__
 from lrc_jepa.arrays import Array
+from lrc_jepa.data.jpeg import open_frames
 from lrc_jepa.data.npy import load_npz, map_npy
+from lrc_jepa.data.storage import RAW, Growing, Storage, grow
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import read_json, write_json
 from lrc_jepa.folders import recover, whole_folder
@@ -41,96 +42,10 @@ NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")  # a column's name is part of a file
 NUMBERS = "biuf"  # kinds of values a column may hold
 
 
-class Column:
-    """A `.npy` file that grows: the header is written again, at the same length, when it closes.
-
-    With `rows` an existing file is reopened behind its first `rows` rows, and what follows is cut off.
-    """
-
-    HEADER = 128
-    BLOCK = 1 << 24
-
-    def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], rows: int = 0) -> None:
-        self.path, self.dtype, self.shape, self.rows = path, dtype, shape, rows
-        self.row_bytes = dtype.itemsize * math.prod(shape)
-        self.sha = hashlib.sha256()
-        self.handle = path.open("r+b" if rows else "w+b")
-        if rows:
-            self._rehash()
-        else:
-            self.handle.write(b"\0" * self.HEADER)
-        self.mark()
-
-    def _rehash(self) -> None:
-        left = self.rows * self.row_bytes
-        self.handle.seek(self.HEADER)
-        while left:
-            block = self.handle.read(min(self.BLOCK, left))
-            if not block:
-                self.handle.close()
-                raise BadInput(f"{self.path} is shorter than its journal says; start again without --resume")
-            self.sha.update(block)
-            left -= len(block)
-        self.handle.seek(self.HEADER + self.rows * self.row_bytes)
-        self.handle.truncate()
-
-    def mark(self) -> None:
-        """Remember this place for `rewind`."""
-        self._marked = self.rows, self.sha.copy()
-
-    def rewind(self) -> None:
-        """Cut off everything since the last `mark`."""
-        self.rows, sha = self._marked
-        self.sha = sha.copy()
-        self.handle.seek(self.HEADER + self.rows * self.row_bytes)
-        self.handle.truncate()
-
-    def append(self, values: Array) -> None:
-        """Write further rows."""
-        if values.shape[1:] != self.shape or values.dtype != self.dtype:
-            raise BadInput(
-                f"a column changes from {self.shape} {self.dtype} to {values.shape[1:]} "
-                f"{values.dtype} between episodes"
-            )
-        data = np.ascontiguousarray(values).tobytes()
-        self.handle.write(data)
-        self.sha.update(data)
-        self.rows += len(values)
-
-    def sync(self) -> None:
-        """Bring what was written to the disk."""
-        self.handle.flush()
-        os.fsync(self.handle.fileno())
-
-    def describe(self) -> dict[str, Any]:
-        """What `meta.json` says of the column."""
-        return {
-            "dtype": self.dtype.str,
-            "shape": [self.rows, *self.shape],
-            "sha256": self.sha.hexdigest(),
-        }
-
-    def close(self) -> None:
-        """Write the header; a second call does nothing."""
-        if self.handle.closed:
-            return
-        described = {
-            "descr": np.lib.format.dtype_to_descr(self.dtype),  # type: ignore[no-untyped-call]
-            "fortran_order": False,
-            "shape": (self.rows, *self.shape),
-        }
-        text = repr(described).encode()
-        magic: bytes = np.lib.format.magic(1, 0)  # type: ignore[no-untyped-call]
-        prefix = magic + (self.HEADER - 10).to_bytes(2, "little")
-        self.handle.seek(0)
-        self.handle.write((prefix + text).ljust(self.HEADER - 1) + b"\n")
-        self.handle.close()
-
-
 def write_index(
     folder: Path,
     meta: Mapping[str, Any],
-    columns: Mapping[str, Column],
+    columns: Mapping[str, Growing],
     lengths: list[int],
     per_episode: Mapping[str, list[Any]],
 ) -> None:
@@ -168,11 +83,18 @@ def check_target(out: Path, *, overwrite: bool) -> None:
 class StoreWriter:
     """Append episodes one by one; the store appears only when the block ends without an error."""
 
-    def __init__(self, path: Path, meta: Mapping[str, Any], *, overwrite: bool = False) -> None:
-        self.path, self.meta = Path(path), dict(meta)
+    def __init__(
+        self,
+        path: Path,
+        meta: Mapping[str, Any],
+        *,
+        overwrite: bool = False,
+        storage: Storage = RAW,
+    ) -> None:
+        self.path, self.meta, self.storage = Path(path), dict(meta), storage
         check_target(self.path, overwrite=overwrite)
         self._folder = whole_folder(self.path, overwrite=overwrite)
-        self._columns: dict[str, Column] = {}
+        self._columns: dict[str, Growing] = {}
         self._lengths: list[int] = []
         self._per_episode: dict[str, list[Array]] = {}
 
@@ -189,9 +111,10 @@ class StoreWriter:
             raise BadInput(f"episode {len(self._lengths)} has other columns than the first one")
         for name, values in columns.items():
             if name not in self._columns:
-                path = self._aside / f"{name}.npy"
-                self._columns[name] = Column(path, values.dtype, values.shape[1:])
+                made = grow(self._aside, name, values.dtype, values.shape[1:], self.storage)
+                self._columns[name] = made
             self._columns[name].append(values)
+            self._columns[name].mark()
         for name, value in per_episode.items():
             self._per_episode.setdefault(name, []).append(np.asarray(value))
         self._lengths.append(length)
@@ -238,17 +161,25 @@ class Store:
             raise BadInput(f"{what} needs the columns pixels and action")
         columns: dict[str, Array] = {}
         for name, expected in described.items():
-            path = self.path / f"{name}.npy"
-            if not NAME.fullmatch(name) or not path.is_file():
+            if not NAME.fullmatch(name):
                 raise BadInput(f"{what} is incomplete: column {name[:80]!r} is missing")
-            columns[name] = values = map_npy(path, f"{what}: column {name}")
             if not isinstance(expected, dict) or not isinstance(expected.get("sha256"), str):
                 raise BadInput(f"{what}: meta.json does not describe column {name}")
+            columns[name] = values = self._open_column(name, expected, what)
             if [list(values.shape), values.dtype.str] != [expected.get("shape"), expected.get("dtype")]:
                 raise BadInput(f"{what}: column {name} does not have the shape its meta.json says")
             if values.ndim == 0 or values.dtype.kind not in NUMBERS:
                 raise BadInput(f"{what}: column {name} does not hold one number or array per row")
         return columns
+
+    def _open_column(self, name: str, described: Mapping[str, Any], what: str) -> Array:
+        path = self.path / f"{name}.npy"
+        if name == "pixels" and described.get("storage", "raw") != "raw":
+            frames = open_frames(self.path / name, described, f"{what}: column {name}")
+            return cast(Array, frames)  # it is read as an array is
+        if not path.is_file():
+            raise BadInput(f"{what} is incomplete: column {name[:80]!r} is missing")
+        return map_npy(path, f"{what}: column {name}")
 
     def _open_index(self, what: str) -> dict[str, Array]:
         found = load_npz(self.path / "index.npz", f"{what}: index.npz")
@@ -297,8 +228,14 @@ class Store:
 
     @property
     def pixels(self) -> NDArray[np.uint8]:
-        """(rows, h, w, 3) uint8."""
+        """(rows, h, w, 3) uint8; frames kept as JPEG are decoded where they are indexed."""
         return self.columns["pixels"]
+
+    @property
+    def storage(self) -> Storage:
+        """How the frames lie on disk."""
+        told = self.meta["columns"]["pixels"]
+        return Storage(told["storage"], told["quality"]) if "storage" in told else RAW
 
     @property
     def action(self) -> Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from lrc_jepa.arrays import Array
-from lrc_jepa.data.store import NAME, NUMBERS, Column, check_target, write_index
+from lrc_jepa.data.storage import RAW, Growing, Storage, grow
+from lrc_jepa.data.store import NAME, NUMBERS, check_target, write_index
 from lrc_jepa.errors import BadInput
 from lrc_jepa.folders import PARTIAL, discard, name_aside, publish_folder, settle, sync_path
 from lrc_jepa.lines import from_line, to_line
@@ -40,13 +42,20 @@ class StreamWriter:
     """
 
     def __init__(
-        self, out: Path, request: Mapping[str, Any], *, overwrite: bool = False, resume: bool = False
+        self,
+        out: Path,
+        request: Mapping[str, Any],
+        *,
+        overwrite: bool = False,
+        resume: bool = False,
+        storage: Storage = RAW,
     ) -> None:
-        self.out, self.work, self.request = out, work_folder(out), dict(request)
+        self.out, self.work, self.storage = out, work_folder(out), storage
+        self.request = {**request, **asdict(storage)}
         self.skipped: dict[int, str] = {}
         self.meta: dict[str, Any] = {}
         self.notes: dict[str, Any] = {}
-        self._columns: dict[str, Column] = {}
+        self._columns: dict[str, Growing] = {}
         self._described: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
         self._lengths: list[int] = []
         self._per_episode: dict[str, list[Any]] = {}
@@ -110,10 +119,7 @@ class StreamWriter:
         if not rows:  # columns of episodes that were all skipped say nothing about the next one
             self._described = {}
         for name, (dtype, shape) in self._described.items():
-            path = self.work / f"{name}.npy"
-            if not path.is_file():
-                raise BadInput(f"{self.work} lacks {path.name}; start again without --resume")
-            self._columns[name] = Column(path, dtype, shape, rows)
+            self._columns[name] = grow(self.work, name, dtype, shape, self.storage, rows)
         with journal.open("r+b") as handle:
             handle.truncate(len(whole))
 
@@ -152,7 +158,7 @@ class StreamWriter:
 
     def _begin_columns(self, columns: Mapping[str, Array]) -> None:
         for name, values in columns.items():
-            self._columns[name] = Column(self.work / f"{name}.npy", values.dtype, values.shape[1:])
+            self._columns[name] = grow(self.work, name, values.dtype, values.shape[1:], self.storage)
         described = {name: [v.dtype.str, list(v.shape[1:])] for name, v in columns.items()}
         self._pending.append({"columns": described, "notes": self.notes})
 
@@ -171,8 +177,7 @@ class StreamWriter:
         for column in self._columns.values():
             column.rewind()
             if not self._lengths:  # a damaged first episode must not decide what columns there are
-                column.close()
-                column.path.unlink()
+                column.remove()
         if not self._lengths:
             self._columns.clear()
         self.skipped[number] = why

@@ -17,6 +17,7 @@ from lrc_jepa.arrays import Array
 from lrc_jepa.config import ClipConfig
 from lrc_jepa.data.alignment import WIDEST_STATE, check_alignment
 from lrc_jepa.data.findings import Finding, Report, Severity, numbers
+from lrc_jepa.data.jpeg import JpegFrames
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import write_bytes
@@ -40,7 +41,7 @@ class Survey:
     flat: Array  # (rows,) bool: all pixels equal
     still: Array  # (rows,) bool: equal to the next frame of the episode
     prints: list[bytes]  # a hash of each episode's frames
-    sha256: str
+    sha256: str  # of all frames
 
 
 def survey(store: Store, progress: Callable[[int, int], None]) -> Survey:
@@ -85,7 +86,11 @@ def check_checksums(store: Store, seen: Survey) -> Found:
     """The columns still are what was written."""
     found = []
     for name, described in store.meta["columns"].items():
-        sha = seen.sha256 if name == "pixels" else hashlib.sha256(store.columns[name].tobytes()).hexdigest()
+        values = store.columns[name]
+        if isinstance(values, JpegFrames):
+            sha = values.digest()
+        else:
+            sha = seen.sha256 if name == "pixels" else hashlib.sha256(values.tobytes()).hexdigest()
         if sha != described["sha256"]:
             sentence = f"column {name} is not what was written: its checksum differs from meta.json"
             found.append(Finding("error", "checksum", sentence))

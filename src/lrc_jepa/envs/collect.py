@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
+from lrc_jepa.data.storage import RAW, Storage
 from lrc_jepa.data.store import StoreWriter
 from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
@@ -159,6 +160,7 @@ def collect(
     overwrite: bool = False,
     progress: Callable[[int], None] = lambda done: None,
     processes: int = 1,
+    storage: Storage = RAW,
 ) -> None:
     """Collect `episodes` episodes into a new store at `out`; the same ones for any `processes`."""
     if episodes < 2:
@@ -192,7 +194,7 @@ def collect(
         "policy_mix": mix,
         "seed": seed,
     }
-    with StoreWriter(out, meta, overwrite=overwrite) as writer:
+    with StoreWriter(out, meta, overwrite=overwrite, storage=storage) as writer:
         for job, results in zip(jobs, run_jobs(world, jobs, processes), strict=True):
             for (number, policy), (columns, factors) in zip(job.episodes, results, strict=True):
                 writer.add(columns, appearance=factors, policy=int(which[number]))

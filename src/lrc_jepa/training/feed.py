@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import queue
-import threading
+from collections import deque
 from collections.abc import Generator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,10 @@ import torch
 from lrc_jepa.config import TrainConfig
 from lrc_jepa.data.batches import Batches, order_batches, shard
 from lrc_jepa.data.clips import Clips
+from lrc_jepa.data.jpeg import JpegFrames
 from lrc_jepa.types import Clip
+
+MOST_READERS = 4  # threads, unless more are asked for
 
 
 def free_memory() -> int:
@@ -64,47 +67,24 @@ class Feed:
         """Move a batch to the device without waiting for it."""
         return clip.to(self.device, non_blocking=True)
 
+    @property
+    def readers(self) -> int:
+        """Threads that read: decoding takes a processor's time, memory and a raw array hardly any."""
+        decoded = isinstance(self.clips.pixels, JpegFrames)
+        return self.config.readers or (min(MOST_READERS, os.cpu_count() or 1) if decoded else 1)
+
     def batches(self, start: int, stop: int) -> Generator[Clip, None, None]:
-        """The batches of steps start..stop-1, `prefetch` of them read ahead by a thread."""
+        """The batches of steps start..stop-1 in order, `prefetch` of them and one per reader read ahead."""
         if not self.config.prefetch:
             yield from (self.place(self.read(step)) for step in range(start, stop))
             return
-        reader = _Reader(self, range(start, stop))
-        reader.start()
+        pool = ThreadPoolExecutor(self.readers, thread_name_prefix="feed")
+        ahead: deque[Future[Clip]] = deque()
         try:
-            for _ in range(start, stop):
-                item = reader.ready.get()
-                if isinstance(item, BaseException):
-                    raise item
-                yield self.place(item)
+            for step in range(start, stop):
+                wanted = step + self.config.prefetch + self.readers
+                for later in range(step + len(ahead), min(wanted, stop)):
+                    ahead.append(pool.submit(self.read, later))
+                yield self.place(ahead.popleft().result())
         finally:
-            reader.ended.set()
-            reader.join()
-
-
-class _Reader(threading.Thread):
-    """Reads batches in order until told to end; an error is handed over in place of a batch."""
-
-    def __init__(self, feed: Feed, steps: range) -> None:
-        super().__init__(name="feed", daemon=True)
-        self.feed, self.steps = feed, steps
-        self.ready: queue.Queue[Clip | BaseException] = queue.Queue(feed.config.prefetch)
-        self.ended = threading.Event()
-
-    def run(self) -> None:
-        """Fill the queue."""
-        try:
-            for step in self.steps:
-                self._put(self.feed.read(step))
-                if self.ended.is_set():
-                    return
-        except BaseException as error:  # noqa: BLE001 - the loop raises it
-            self._put(error)
-
-    def _put(self, item: Clip | BaseException) -> None:
-        while not self.ended.is_set():
-            try:
-                return self.ready.put(item, timeout=0.1)
-            except queue.Full:
-                continue
-        return None
+            pool.shutdown(wait=True, cancel_futures=True)

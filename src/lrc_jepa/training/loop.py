@@ -61,7 +61,7 @@ from lrc_jepa.training.provenance import provenance
 from lrc_jepa.types import Clip
 
 # Fields of TrainConfig that may differ between a run and its resumption: no weight depends on them.
-UPKEEP = ("log_every", "health_every", "save_every", "keep", "prefetch", "memory", "explosion")
+UPKEEP = ("log_every", "health_every", "save_every", "keep", "prefetch", "readers", "memory", "explosion")
 
 
 @dataclass(frozen=True)

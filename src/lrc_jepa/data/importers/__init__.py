@@ -25,6 +25,7 @@ from lrc_jepa.data.importers.formats import (
     swm_folder,
 )
 from lrc_jepa.data.importers.options import Options
+from lrc_jepa.data.storage import RAW, Storage
 from lrc_jepa.data.store import check_target
 from lrc_jepa.data.streaming import StreamWriter, work_folder
 from lrc_jepa.errors import BadInput
@@ -97,6 +98,7 @@ def import_dataset(
     camera: str | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    storage: Storage = RAW,
     progress: Callable[[int, int], None] = lambda done, total: None,
     **wishes: Any,
 ) -> None:
@@ -115,9 +117,9 @@ def import_dataset(
         with allowed, FORMATS[name].open_source(source, camera) as opened:
             opened.info = {"format": name, **opened.info}
             run = Conversion(opened, options, progress)
-            run.check_space(out)
+            run.check_space(out, storage)
             request = {**run.request(), "source": source.name}
-            with StreamWriter(out, request, overwrite=overwrite, resume=resume) as writer:
+            with StreamWriter(out, request, overwrite=overwrite, resume=resume, storage=storage) as writer:
                 _convert(run, writer)
                 writer.meta = run.meta(source.name, writer.skipped)
     except (OSError, MemoryError) as error:  # those of the source's own files are told by their reader

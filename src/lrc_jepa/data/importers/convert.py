@@ -17,6 +17,7 @@ from lrc_jepa.arrays import Array
 from lrc_jepa.data.frames import to_square
 from lrc_jepa.data.importers.base import Source, json_number, numeric
 from lrc_jepa.data.importers.options import Options
+from lrc_jepa.data.storage import Storage
 from lrc_jepa.data.streaming import StreamWriter
 from lrc_jepa.errors import BadInput
 
@@ -103,10 +104,10 @@ class Conversion:
         """How many frames of an episode, or of several, the store gets."""
         return -(-self.source.lengths[episodes] // self.options.stride)
 
-    def check_space(self, out: Path) -> None:
+    def check_space(self, out: Path, storage: Storage) -> None:
         """Refuse before any work when the frames alone would not fit on the disk."""
         rows = int(self.kept(slice(self.count)).sum())
-        needed = rows * 3 * self.options.size**2
+        needed = rows * 3 * self.options.size**2 // storage.least_saved
         there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
         free = shutil.disk_usage(there).free
         if needed > free:
