@@ -45,6 +45,7 @@ ORDER = [
     "evaluate",
     "report",
     "library",
+    "studio",
     "commands",
     "bench",
     "cli",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -38,6 +38,18 @@ class Mover:
 
 
 @dataclass(frozen=True)
+class Handle:
+    """Something that a hand can take hold of in the picture, as the clean scene is seen."""
+
+    quantity: str
+    """The physical quantity that says where it is."""
+    seen: Callable[[Array], Array]
+    """Values (n,q) of the quantity -> points (n,2), as shares of the picture's sides from its upper left."""
+    moved: Callable[[Array, Array], Array]
+    """A state (s,) and a point (2,) -> the state with the thing there, or as near as it can be."""
+
+
+@dataclass(frozen=True)
 class World:
     """A simulated world: how to build it, start it, collect in it and measure it."""
 
@@ -69,6 +81,8 @@ class World:
     """Names of the factors that `varied` appearance can vary, in the order they are switched on."""
     batch: int = 64
     """Episodes that are simulated together."""
+    handles: Mapping[str, Handle] = field(default_factory=dict)
+    """What can be moved by hand, the most interesting first."""
 
     def pair(self, rng: np.random.Generator) -> tuple[Array, Array]:
         """A random start and a random goal that is not reached there already."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
 from lrc_jepa.envs.appearance import Appearance, shading
-from lrc_jepa.envs.base import Mover, World
+from lrc_jepa.envs.base import Handle, Mover, World
 from lrc_jepa.envs.mujoco_drawing import (
     MujocoCamera,
     add_surfaces,
@@ -34,6 +34,9 @@ NEAR = 0.05  # rad
 STILL = 0.5  # rad/s
 LINKS = (0.12, 0.12)  # metres from shoulder to wrist, and from wrist to finger
 FLOOR_GAIN = 1.43
+VIEW = (
+    2 * 0.74 * np.tan(np.deg2rad(45.0) / 2)
+)  # metres that the clean camera sees across, at the arm's height
 CAMERA_TURN, CAMERA_SHIFT, CAMERA_ZOOM = 0.35, 0.025, 0.1  # rad, m and share, either way
 
 FACTORS = (
@@ -191,6 +194,25 @@ def quantities(states: Array) -> dict[str, Array]:
     return {"joint_position": states[:, :2], "joint_velocity": states[:, 2:], "end_effector_position": finger}
 
 
+def seen(fingers: Array) -> Array:
+    """Places of the finger (n,2) in metres -> points of the picture (n,2)."""
+    return np.asarray(0.5 + fingers * (1, -1) / VIEW)
+
+
+def placed(state: Array, point: Array) -> Array:
+    """The finger at a point (2,) of the picture, at rest, with the elbow to the side it was on."""
+    x, y = (np.asarray(point) - 0.5) * (1, -1) * VIEW
+    first, second = LINKS
+    apart = np.clip(np.hypot(x, y), 1e-3, first + second)
+    bent = (apart**2 - first**2 - second**2) / (2 * first * second)
+    wrist = min(np.arccos(np.clip(bent, -1, 1)), WRIST) * (1 if state[1] >= 0 else -1)
+    shoulder = np.arctan2(y, x) - np.arctan2(second * np.sin(wrist), first + second * np.cos(wrist))
+    shoulder += (
+        2 * np.pi * np.round((state[0] - shoulder) / (2 * np.pi))
+    )  # the turn nearest to the one it was in
+    return np.array([shoulder, wrist, 0.0, 0.0])
+
+
 class Expert:
     """Proportional control with a little damping; higher gains overshoot at this rate."""
 
@@ -262,4 +284,5 @@ WORLD = World(
     movers={"arm": Mover("joint_position", 0.01)},
     factors=FACTORS,
     batch=16,
+    handles={"finger": Handle("end_effector_position", seen, placed)},
 )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
 from lrc_jepa.envs.appearance import Appearance, shading, to_bytes
-from lrc_jepa.envs.base import Mover, World
+from lrc_jepa.envs.base import Handle, Mover, World
 from lrc_jepa.envs.policies import SmoothWalk
 
 SIDE = 224.0
@@ -187,6 +187,19 @@ def apart(first: Array, second: Array) -> Array:
     return np.asarray(np.linalg.norm(first - second, axis=1))
 
 
+def seen(positions: Array) -> Array:
+    """Positions (n,2) -> points of the picture (n,2), where the dot is drawn."""
+    return np.asarray((positions + 0.5) / SIDE)
+
+
+def placed(state: Array, point: Array) -> Array:
+    """The agent at a point (2,) of the picture; beside the middle wall where the point lies in it."""
+    x, y = np.clip(np.asarray(point) * SIDE - 0.5, *INSIDE)
+    if LEFT_OF_WALL < x < RIGHT_OF_WALL and abs(y - DOOR_Y) > DOOR_HALF + DOOR_MARGIN:
+        x = LEFT_OF_WALL - PUSHBACK if x < WALL_X else RIGHT_OF_WALL + PUSHBACK
+    return np.array([x, y], np.float32)
+
+
 def initial(rng: np.random.Generator) -> Array:
     """A uniform position in either room, clear of the middle wall."""
     while True:
@@ -254,4 +267,5 @@ WORLD = World(
     reached=lambda states, goals: apart(states, goals) < REACHED,
     movers={"agent": Mover("agent_position", 0.5)},
     factors=FACTORS,
+    handles={"agent": Handle("agent_position", seen, placed)},
 )

@@ -12,7 +12,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.plan.goals import Goal, check_frames
 from lrc_jepa.plan.planners import shift, solve
-from lrc_jepa.plan.problem import Box, Plan, Problem, join
+from lrc_jepa.plan.problem import Box, Plan, Problem, Watch, join
 from lrc_jepa.plan.search import TooShort, now
 from lrc_jepa.protocols import WorldModel
 
@@ -43,6 +43,8 @@ class Controller:
         self.model, self.box, self.config, self.generators = model, box, config, generators
         goal.check(model, len(generators))
         self.goal = goal
+        self.watch: Watch | None = None
+        """Told of every iteration of a search."""
         self._states: Tensor | None = None
         self._last: Plan | None = None
         self._timely = False  # a solve has met its time budget
@@ -133,7 +135,7 @@ class Controller:
             prepared = 1000 * (now(device) - begun)
             config = replace(config, time_budget_ms=max(budget - prepared, 1e-3))
         try:
-            plan = solve(Problem(cost, box, config, self.generators[rows], start))
+            plan = solve(Problem(cost, box, config, self.generators[rows], start, self.watch))
         except TooShort as error:
             raise TooShort(budget, prepared + error.needed_ms) from None
         return plan, cost.imagine(plan.actions[:, None])[:, 0]

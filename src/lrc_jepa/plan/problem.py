@@ -14,6 +14,8 @@ from lrc_jepa.plan.change import ChangeLimit
 
 Cost = Callable[[Tensor], Tensor]
 """Plans (B,S,H,A) -> (B,S)."""
+Watch = Callable[[Tensor, Tensor], None]
+"""Told at the end of each iteration: its plans (B,S,H,A) and their costs (B,S)."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class Problem:
     """One for each of the B: a plan does not depend on what is planned beside it."""
     start: Tensor | None = None
     """A plan (B,H,A) to search around, or (B,E,H,A) with more to try as well."""
+    watch: Watch | None = None
+    """Who looks on; it changes nothing."""
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class Search:
     def __init__(self, problem: Problem) -> None:
         _check(problem.config)
         self.cost, self.box, self.config = problem.cost, problem.box, problem.config
-        self.generators, start = problem.generators, problem.start
+        self.generators, start, self.watch = problem.generators, problem.start, problem.watch
         self.device = self.box.low.device
         self.begun = self._turned = now(self.device)
         shape = (len(self.generators), self.config.horizon, len(self.box.low))
@@ -119,6 +119,8 @@ class Search:
         elites, values = cheapest(plans, costs, count)
         self.elites = torch.where(values.isinf()[:, :, None, None], self.best[:, None], elites)
         self._spread.append(self.elites.std(dim=1, correction=int(count > 1)).mean(dim=(1, 2)))
+        if self.watch is not None:
+            self.watch(plans, costs)
         return self.elites
 
     def again(self, iterations: int | None = None) -> bool:

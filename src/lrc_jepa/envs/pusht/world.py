@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
 from lrc_jepa.envs.appearance import Appearance
-from lrc_jepa.envs.base import Mover, World
+from lrc_jepa.envs.base import Handle, Mover, World
 from lrc_jepa.envs.pusht.drawing import FACTORS, Painter
 from lrc_jepa.envs.pusht.policies import Pusher, Rambler, Retargeting, Wanderer
 from lrc_jepa.envs.pusht.shape import (
@@ -196,6 +196,25 @@ def quantities(states: Array) -> dict[str, Array]:
     }
 
 
+def seen(positions: Array) -> Array:
+    """Positions (n,2) -> points of the picture (n,2)."""
+    return np.asarray(positions / SIDE)
+
+
+def agent_placed(state: Array, point: Array) -> Array:
+    """The disc at a point (2,) of the picture, at rest."""
+    placed = state.copy()
+    placed[:2], placed[5:7] = np.clip(np.asarray(point) * SIDE, *AGENT_AREA), 0.0
+    return placed
+
+
+def block_placed(state: Array, point: Array) -> Array:
+    """The block at a point (2,) of the picture, at rest and turned as it was."""
+    placed = state.copy()
+    placed[2:4], placed[7:] = np.clip(np.asarray(point) * SIDE, *BLOCK_AREA), 0.0
+    return placed
+
+
 WORLD = World(
     name="pusht",
     state_dim=STATE_DIM,
@@ -215,4 +234,8 @@ WORLD = World(
     movers={"agent": Mover("agent_position", 1.0), "block": Mover("block_position", 0.5)},
     factors=FACTORS,
     batch=32,
+    handles={
+        "block": Handle("block_position", seen, block_placed),
+        "agent": Handle("agent_position", seen, agent_placed),
+    },
 )
