@@ -26,6 +26,7 @@ from lrc_jepa.envs.pusht.policies import Pusher, Rambler, Retargeting, Wanderer
 from lrc_jepa.envs.pusht.shape import (
     AGENT_RADIUS,
     BAR,
+    SIDE,
     STEM,
     WALL_RADIUS,
     WALLS,
