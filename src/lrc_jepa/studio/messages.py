@@ -41,11 +41,8 @@ def parse(text: str) -> tuple[str, str, dict[str, Any]]:
 
 def read(kind: type[T], fields: Mapping[str, Any]) -> T:
     """The fields as a dataclass, checked; those left out have their defaults."""
-    known = {
-        f.name: f.default
-        for f in dataclasses.fields(kind)
-        if f.default is not dataclasses.MISSING  # type: ignore[arg-type]
-    }
+    wanted: Any = kind
+    known = {f.name: f.default for f in dataclasses.fields(wanted) if f.default is not dataclasses.MISSING}
     return from_dict(kind, {**known, **fields}, "message")
 
 
