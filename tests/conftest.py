@@ -20,7 +20,8 @@ from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.envs.collect import collect
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.run import Run
-from lrc_jepa.training.loop import assemble, fit
+from lrc_jepa.training.assemble import assemble
+from lrc_jepa.training.loop import fit
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 torch.set_num_threads(1)  # tiny tensors: a second thread costs more than it brings

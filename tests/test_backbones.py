@@ -20,8 +20,9 @@ from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.models.backbones import HUB, BackboneName, load_backbone, original_name
 from lrc_jepa.models.vit import Pixels
 from lrc_jepa.recipes import get_recipe, reported_name
+from lrc_jepa.training.assemble import assemble
 from lrc_jepa.training.checkpoint import load_checkpoint, newest_checkpoint
-from lrc_jepa.training.loop import assemble, fit, train_step
+from lrc_jepa.training.loop import fit, train_step
 
 transformers = pytest.importorskip("transformers")
 

@@ -22,8 +22,9 @@ from lrc_jepa.plan.policy import Policy
 from lrc_jepa.plan.rollout import rollout
 from lrc_jepa.protocols import Trainable, WorldModel
 from lrc_jepa.recipes import SYSTEMS, get_recipe
+from lrc_jepa.training.assemble import assemble
 from lrc_jepa.training.checkpoint import load_checkpoint, save_checkpoint
-from lrc_jepa.training.loop import assemble, fit
+from lrc_jepa.training.loop import fit
 from lrc_jepa.types import Clip
 
 NAMES = list(SYSTEMS)

@@ -24,7 +24,7 @@ from lrc_jepa.objectives.sigreg import directions, sigreg
 from lrc_jepa.objectives.terms import TERMS
 from lrc_jepa.objectives.vicreg import covariance_penalty, variance_hinge
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.training import checkpoint, loop
+from lrc_jepa.training import checkpoint, loop, saving
 from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint
 from lrc_jepa.training.distributed import check_shares, spread
 from lrc_jepa.training.feed import Feed
@@ -341,13 +341,13 @@ def test_two_processes_train_as_one_does_and_either_can_resume_the_other(data, t
 
 
 PHASES = {  # where a rank is killed: the rank, the module, the function, and which call of it
-    "the first rank before the first step": (0, loop, "_start", 1),
-    "another rank before the first step": (1, loop, "_start", 1),
+    "the first rank before the first step": (0, loop, "start_run", 1),
+    "another rank before the first step": (1, loop, "start_run", 1),
     "another rank within a step": (1, loop, "train_step", 4),
     "the first rank within a step": (0, loop, "train_step", 4),
     "the first rank while it examines": (0, loop, "collapse_alarm", 1),
     "the first rank while it saves": (0, checkpoint, "file_digest", 3),
-    "the first rank while it prunes": (0, loop, "prune", 2),
+    "the first rank while it prunes": (0, saving, "prune", 2),
     "another rank while the first one saves": (1, loop, "wait_for_all", 1),
 }
 

@@ -14,8 +14,9 @@ from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.folders import check_writable
 from lrc_jepa.recipes import get_recipe
+from lrc_jepa.training.assemble import assemble
 from lrc_jepa.training.checkpoint import load_checkpoint
-from lrc_jepa.training.loop import assemble, fit
+from lrc_jepa.training.loop import fit
 
 
 @pytest.fixture

@@ -31,8 +31,9 @@ from lrc_jepa.report.page import write_page
 from lrc_jepa.report.success import compare, summarize
 from lrc_jepa.rows import read_rows
 from lrc_jepa.run import Run
+from lrc_jepa.training.assemble import assemble
 from lrc_jepa.training.checkpoint import load_checkpoint, newest_checkpoint
-from lrc_jepa.training.loop import assemble, fit
+from lrc_jepa.training.loop import fit
 
 FEW = ["--samples", "8", "--iterations", "2", "--elites", "2"]
 

@@ -11,11 +11,14 @@ from conftest import DEBUG, train_debug
 from safetensors.torch import load_file
 
 from lrc_jepa.commands.train import ensure_trained
+from lrc_jepa.data.clips import Split
+from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import StoreWriter
 from lrc_jepa.errors import BadInput, Diverged, Interrupted
 from lrc_jepa.models import build_model
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.training import loop
+from lrc_jepa.training.assemble import assemble
 from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint, newest_checkpoint
 from lrc_jepa.training.health import collapse_alarm
 from lrc_jepa.training.log import MetricsLog, read_metrics
@@ -73,7 +76,7 @@ def test_resume_falls_back_past_a_damaged_checkpoint(store, run, tmp_path):
     data = (newest / "model.safetensors").read_bytes()
     (newest / "model.safetensors").write_bytes(data[:-100])
     said = []
-    pieces = loop.assemble(DEBUG, store, tmp_path / "r", torch.device("cpu"))
+    pieces = assemble(DEBUG, store, tmp_path / "r", torch.device("cpu"))
     final = loop.fit(pieces, resume=True, watch=lambda p: said.append(p.warning) if p.warning else None)
     assert "damaged" in said[0]
     assert same(weights(final), weights(newest_checkpoint(run)))
@@ -108,8 +111,8 @@ def test_checkpoint_carries_all_that_inference_needs(store, run):
     assert found.deployment.action_low == [-1.0, -1.0]
     assert found.provenance["data"] == store.digest()
     assert not found.model.training
-    split = loop.Split.by_episode(store, found.config.clip)
-    refit = loop.ActionNormalizer.fit(store, split.train)
+    split = Split.by_episode(store, found.config.clip)
+    refit = ActionNormalizer.fit(store, split.train)
     assert np.array_equal(refit.mean, found.deployment.normalizer.mean)
 
 
@@ -124,7 +127,7 @@ def test_health_tells_collapse_from_health():
 def test_a_frozen_encoder_cannot_collapse(system, alarmed, store, tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "collapse_alarm", lambda figures, step: "z has collapsed")
     config, warnings = get_recipe(f"tworoom-{system}-debug"), []
-    pieces = loop.assemble(config, store, tmp_path / "run", torch.device("cpu"))
+    pieces = assemble(config, store, tmp_path / "run", torch.device("cpu"))
     loop.fit(pieces, watch=lambda progress: warnings.append(progress.warning))
     assert any(warnings) is alarmed
 
@@ -161,16 +164,16 @@ def test_decoder_has_a_group_and_a_rate_of_its_own():
 def test_too_little_data_is_refused(store):
     with pytest.raises(BadInput, match="fewer than one batch"):
         train = dataclasses.replace(DEBUG.train, batch_size=100_000)
-        loop.assemble(dataclasses.replace(DEBUG, train=train), store, None, torch.device("cpu"))
+        assemble(dataclasses.replace(DEBUG, train=train), store, None, torch.device("cpu"))
 
 
 def test_data_of_another_kind_is_refused(store):
     with pytest.raises(BadInput, match="action dimensions"):
-        loop.assemble(dataclasses.replace(DEBUG, action_dim=5), store, None, torch.device("cpu"))
+        assemble(dataclasses.replace(DEBUG, action_dim=5), store, None, torch.device("cpu"))
     encoder = dataclasses.replace(DEBUG.model.encoder, image_size=64)
     bigger = dataclasses.replace(DEBUG, model=dataclasses.replace(DEBUG.model, encoder=encoder))
     with pytest.raises(BadInput, match="frames of 32 pixels"):
-        loop.assemble(bigger, store, None, torch.device("cpu"))
+        assemble(bigger, store, None, torch.device("cpu"))
 
 
 def test_tensorboard_shows_what_the_metrics_say(run):

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from lrc_jepa.bench.synthetic import synthetic_store
 from lrc_jepa.data.store import Store
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.training.loop import assemble
+from lrc_jepa.training.assemble import assemble
 
 CPU = torch.device("cpu")
 

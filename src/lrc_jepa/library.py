@@ -25,9 +25,11 @@ from lrc_jepa.plan.problem import Box
 from lrc_jepa.recipes import ANY_ACTIONS, get_recipe, reported_name
 from lrc_jepa.records import Training
 from lrc_jepa.run import Run
+from lrc_jepa.training.assemble import assemble, check_data
 from lrc_jepa.training.checkpoint import list_checkpoints
 from lrc_jepa.training.distributed import check_shares, team, wait_for_all
-from lrc_jepa.training.loop import Progress, Watcher, assemble, check_data, fit
+from lrc_jepa.training.loop import fit
+from lrc_jepa.training.progress import Progress, Watcher
 
 
 def open_dataset(path: Path | str) -> Store:

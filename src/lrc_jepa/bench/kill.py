@@ -25,8 +25,9 @@ from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
 from lrc_jepa.folders import PARTIAL
 from lrc_jepa.recipes import get_recipe
+from lrc_jepa.training.assemble import assemble
 from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint
-from lrc_jepa.training.loop import assemble, fit
+from lrc_jepa.training.loop import fit
 
 STEPS = 24
 

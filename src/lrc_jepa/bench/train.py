@@ -28,9 +28,10 @@ from lrc_jepa.device import pick_device
 from lrc_jepa.objectives.sigreg import sigreg, sigreg_reference
 from lrc_jepa.objectives.terms import TERMS
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.training.distributed import launch, spread, team
+from lrc_jepa.training.assemble import Pieces, assemble
+from lrc_jepa.training.distributed import launch, team
 from lrc_jepa.training.feed import Feed
-from lrc_jepa.training.loop import Pieces, assemble, train_step
+from lrc_jepa.training.loop import train_step
 from lrc_jepa.types import Clip
 
 PAPER_BATCH = 4  # clips in a step of the paper's network: the ratio of two systems needs no more
@@ -226,8 +227,7 @@ def work_in_team(data: Path) -> dict[str, Any]:
     """Clips per second of the micro step, shared by however many processes there are."""
     with team(pick_device("cpu")) as device:
         pieces = assemble(get_recipe("tworoom-lrc-micro"), Store(data), Path("unused"), device)
-        network = pieces.network
-        pieces.network = spread(network, device, parts_left_out=network.may_leave_parts_out())
+        pieces.share()
         steps = Steps(pieces)
         wall = alternate({"steps": partial(steps, 3)})["steps"].wall
         return {"clips_per_s": 3 * pieces.config.train.batch_size / wall}

@@ -17,7 +17,7 @@ from lrc_jepa.folders import check_writable
 from lrc_jepa.library import fit_actions
 from lrc_jepa.models import build_model
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.training.loop import check_data
+from lrc_jepa.training.assemble import check_data
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,11 @@ from lrc_jepa.models.backbones import without_weights
 from lrc_jepa.objectives.terms import TERMS
 from lrc_jepa.recipes import SETTINGS, SIZES, SYSTEMS, get_recipe, reported_name
 from lrc_jepa.run import Run
+from lrc_jepa.training.assemble import count_batches, total_steps
 from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint
 from lrc_jepa.training.distributed import launch, launched, leads
 from lrc_jepa.training.estimate import estimate
-from lrc_jepa.training.loop import Progress, Watcher, count_batches, total_steps
+from lrc_jepa.training.progress import Progress, Watcher
 
 EXAMPLES = (
     "lrc train tworoom-lrc-micro --data datasets/tworoom-clean --out runs/first",

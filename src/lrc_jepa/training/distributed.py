@@ -139,30 +139,6 @@ def agree(step: int, optimizer: torch.optim.Optimizer) -> int:
     return int(agreed)
 
 
-class StopVote:
-    """Whether any process was asked to stop, known to all of them at the same step.
-
-    The answer to this step's question is read at the next one, so nobody ever waits for it.
-    """
-
-    def __init__(self) -> None:
-        self._asked: tuple[Tensor, Any] | None = None
-
-    def __call__(self, stops: list[int]) -> int:
-        """The number of the signal to obey, or 0."""
-        mine = stops[0] if stops else 0
-        if world_size() == 1:
-            return mine
-        answer = 0
-        if self._asked is not None:
-            flag, work = self._asked
-            work.wait()
-            answer = int(flag)
-        flag = torch.tensor(mine)
-        self._asked = (flag, dist.all_reduce(flag, dist.ReduceOp.MAX, async_op=True))
-        return answer
-
-
 def launch(arguments: list[str], processes: int) -> dict[str, Any]:
     """Run `lrc ARGUMENTS --json` in several processes on this machine -> rank 0's result.
 

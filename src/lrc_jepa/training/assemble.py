@@ -1,0 +1,137 @@
+"""All that a run consists of, built and checked before its first step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from lrc_jepa.collective import world_size
+from lrc_jepa.config import RunConfig
+from lrc_jepa.data.batches import order_batches
+from lrc_jepa.data.clips import Clips, Split
+from lrc_jepa.data.deployment import Deployment
+from lrc_jepa.data.features import clip_columns
+from lrc_jepa.data.normalize import ActionNormalizer
+from lrc_jepa.data.store import Store
+from lrc_jepa.envs import WORLDS
+from lrc_jepa.errors import BadInput
+from lrc_jepa.models import build_model
+from lrc_jepa.models.backbones import home_of
+from lrc_jepa.models.base import Model
+from lrc_jepa.objectives import Objective
+from lrc_jepa.training.distributed import check_shares, spread
+from lrc_jepa.training.health import HealthCheck
+from lrc_jepa.training.network import Network
+from lrc_jepa.training.optim import make_optimizer
+from lrc_jepa.training.provenance import provenance
+
+
+@dataclass
+class Pieces:
+    """All that one run consists of, built and checked before the first step."""
+
+    config: RunConfig
+    run: Path
+    clips: Clips
+    model: Model
+    objective: Objective
+    network: nn.Module
+    """Model and objective as one module; DDP's once `fit` has begun on several processes."""
+    optimizer: torch.optim.Optimizer
+    deployment: Deployment
+    health: HealthCheck
+    origin: dict[str, Any]
+    steps: int
+    device: torch.device
+    precision: torch.dtype
+    first_total: float | None = None
+    """The loss of the first step: what an explosion is measured against."""
+
+    def share(self) -> None:
+        """Let the processes of a team train one network together; alone it stays as it is."""
+        network = self.network
+        partial = isinstance(network, Network) and network.may_leave_parts_out()
+        self.network = spread(network, self.device, parts_left_out=partial)
+
+
+def total_steps(config: RunConfig, batches: int) -> int:
+    """Optimiser steps of a run with this many batches in an epoch."""
+    return config.train.steps or max(1, math.ceil(config.train.epochs * batches))
+
+
+def choose_precision(name: str, device: torch.device) -> torch.dtype:
+    """bfloat16 where asked for, or where a GPU has it; float32 elsewhere."""
+    if name == "bfloat16":
+        return torch.bfloat16
+    fast = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return torch.bfloat16 if name == "auto" and fast else torch.float32
+
+
+def check_data(config: RunConfig, store: Store) -> None:
+    """Refuse a dataset that this run cannot be trained on."""
+    if {store.world, config.world} <= set(WORLDS) and store.world != config.world:
+        raise BadInput(
+            f"dataset {store.path} comes from {store.world}, the recipe is for {config.world}: "
+            f"choose a recipe {store.world}-..., or robot-... for any data"
+        )
+    width = store.action.shape[1]
+    if width != config.action_dim:
+        raise BadInput(f"dataset {store.path} has {width} action dimensions, the run {config.action_dim}")
+    side = config.model.encoder.image_size
+    if store.image_size != side:
+        raise BadInput(
+            f"dataset {store.path} has frames of {store.image_size} pixels, {config.recipe or 'the run'} wants "
+            f"{side}: collect or import it with --size {side}"
+        )
+
+
+def count_batches(config: RunConfig, store: Store) -> int:
+    """Batches that a dataset gives in an epoch; needs no model and no weights."""
+    check_data(config, store)
+    split = Split.by_episode(store, config.clip)
+    clips = Clips(store, split.train, config.clip, ActionNormalizer.fit(store, split.train))
+    return order_batches(clips.episode_of, config.train).per_epoch
+
+
+def assemble(config: RunConfig, store: Store, run: Path, device: torch.device) -> Pieces:
+    """Build everything a run needs; whatever cannot work is refused here."""
+    check_data(config, store)
+    split = Split.by_episode(store, config.clip)
+    model: Model = build_model(config).to(device)
+    deployment = Deployment.of(model.spec, store, split.train)
+    normalizer = deployment.normalizer
+    columns = clip_columns(store, model, config.model.proprio, config.model.proprio_dim)
+    clips = Clips(store, split.train, config.clip, normalizer, columns)
+    heldout = Clips(store, split.heldout, config.clip, normalizer)
+    if len(clips) < config.train.batch_size:
+        raise BadInput(
+            f"dataset {store.path} gives {len(clips)} training clips, fewer than one batch of "
+            f"{config.train.batch_size}"
+        )
+    check_shares(config.train, world_size())
+    objective = Objective(config.objective, model, config.train.seed)
+    return Pieces(
+        config=config,
+        run=run,
+        clips=clips,
+        model=model,
+        objective=objective,
+        network=Network(model, objective, config.train),
+        optimizer=make_optimizer(model, config.train),
+        deployment=deployment,
+        health=HealthCheck.prepare(store, split, heldout),
+        origin=provenance(
+            data=store.digest(),
+            split=split.digest(),
+            world=store.world,
+            backbone=home_of(config.model.backbone),
+        ),
+        steps=total_steps(config, order_batches(clips.episode_of, config.train).per_epoch),
+        device=device,
+        precision=choose_precision(config.train.precision, device),
+    )

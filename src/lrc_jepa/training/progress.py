@@ -1,0 +1,20 @@
+"""What a run in training tells whoever watches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the loop tells its caller after a logging interval, a health check or a warning."""
+
+    step: int
+    steps: int
+    losses: dict[str, float] | None = None
+    health: dict[str, float] | None = None
+    warning: str | None = None
+
+
+Watcher = Callable[[Progress], None]
