@@ -167,7 +167,7 @@ def test_info_shows_rate_bounds_camera_and_tasks(tmp_path, capsys):
     made = episodes()
     imported(lerobot(tmp_path, made), tmp_path / "out", change=(0.5,))
     text, answer = said(capsys, "data", "info", tmp_path / "out")
-    assert answer["frame_rate"] == 10.0 and answer["camera"] == "observation.images.top"
+    assert answer["frame_rate"] == 10.0 and answer["cameras"] == ["observation.images.top"]
     assert answer["tasks"] == {f"task {i}": 1 for i in range(3)}
     assert answer["bounds_from"] == "seen" and answer["action_change"] == [0.5, 0.5]
     steps = np.concatenate([np.abs(np.diff(e.action[:-1], axis=0)) for e in made]).max(axis=0)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import DEBUG, train_debug
+from described import as_format_1, redescribed
 from planning import ALL, SMALL, Walk, planned, quadratic, unit_box
 from test_cli import lrc, refused
 
@@ -17,13 +18,13 @@ from lrc_jepa.data.limits import ActionLimits
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store, StoreWriter
 from lrc_jepa.errors import BadInput
-from lrc_jepa.files import file_digest, read_json, write_json
+from lrc_jepa.files import read_json, write_json
 from lrc_jepa.plan.change import ChangeLimit
 from lrc_jepa.plan.goals import image_goal
 from lrc_jepa.plan.mpc import Controller
 from lrc_jepa.plan.policy import action_box
 from lrc_jepa.plan.problem import episode_generators
-from lrc_jepa.training.checkpoint import load_checkpoint, newest_checkpoint
+from lrc_jepa.training.checkpoint import load_checkpoint
 
 
 def strict_json(path):
@@ -50,7 +51,7 @@ def unbounded(store, tmp_path):
 
 def test_bounds_are_the_range_that_was_trained_on(unbounded, tmp_path):
     checkpoint = train_debug(unbounded, tmp_path / "run")
-    described = strict_json(checkpoint / "config.json")
+    described = strict_json(checkpoint / "config.json")["deployment"]
     split = Split.by_episode(unbounded, DEBUG.clip)
     rows = np.concatenate([unbounded.ep_offset[e] + np.arange(unbounded.ep_len[e] - 1) for e in split.train])
     assert described["action_low"] == unbounded.action[rows].min(axis=0).tolist()
@@ -81,14 +82,8 @@ def test_what_a_dataset_says_goes_before_what_was_seen(store, unbounded):
 
 def test_an_old_checkpoint_without_bounds_plans_only_when_asked(run, tmp_path, capsys):
     old = shutil.copytree(run, tmp_path / "run")
-    file = newest_checkpoint(old) / "config.json"
-    described = json.loads(file.read_text())
-    for key in ("bounds_from", "action_change"):
-        del described[key]
-    described |= {"action_low": [-np.inf] * 2, "action_high": [np.inf] * 2}
-    file.write_text(json.dumps(described))  # as it was written before
-    digests = read_json(file.with_name("manifest.json"), "it")
-    write_json(file.with_name("manifest.json"), {**digests, "config.json": file_digest(file)})
+    endless = {"action_low": [-np.inf] * 2, "action_high": [np.inf] * 2}
+    redescribed(old, lambda described: as_format_1(described, **endless))
     planning = ["plan", old, "--pairs", "2", "--films", "0", "--samples", "4", "--elites", "2"]
     refused(*planning, capsys=capsys, match="the checkpoint has no action bounds")
     assert lrc(*planning, "--unbounded", capsys=capsys)[0] == 0

@@ -1,21 +1,19 @@
 """Bad input to planning: one clear sentence, before any work."""
 
 import dataclasses
-import json
 import shutil
 
 import pytest
 import torch
+from described import redescribed
 from planning import ALL, CONFIG, planned, quadratic, unit_box, world
 
 from lrc_jepa import cli
 from lrc_jepa.config import GradientConfig, ImprovedConfig
 from lrc_jepa.errors import BadInput
-from lrc_jepa.files import file_digest, write_json
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.plan.goals import ReadoutGoal, image_goal
 from lrc_jepa.plan.problem import Box
-from lrc_jepa.training.checkpoint import newest_checkpoint
 
 BAD_CONFIGS = [
     ({"horizon": 0}, "horizon must be at least 1, not 0"),
@@ -115,12 +113,13 @@ def test_the_command_refuses_before_any_work(run, options, message, monkeypatch,
 
 def test_a_checkpoint_whose_box_is_upside_down_is_refused(run, tmp_path, monkeypatch, capsys):
     broken = shutil.copytree(run, tmp_path / "run")
-    folder = newest_checkpoint(broken)
-    described = json.loads((folder / "config.json").read_text())
-    described["action_low"], described["action_high"] = described["action_high"], described["action_low"]
-    write_json(folder / "config.json", described)
-    digests = json.loads((folder / "manifest.json").read_text())
-    write_json(folder / "manifest.json", {**digests, "config.json": file_digest(folder / "config.json")})
+
+    def upside_down(described):
+        found = described["deployment"]
+        turned = {"action_low": found["action_high"], "action_high": found["action_low"]}
+        return {**described, "deployment": {**found, **turned}}
+
+    redescribed(broken, upside_down)
     said = refused([broken, "--pairs", 2], monkeypatch, capsys)
     assert "an action box has a lower bound above its upper bound" in said
 

@@ -16,6 +16,7 @@ from lrc_jepa.commands.data_features import features
 from lrc_jepa.commands.data_io import export, import_, validate
 from lrc_jepa.commands.data_masks import masks
 from lrc_jepa.console import table
+from lrc_jepa.data.deployment import robot_facts
 from lrc_jepa.data.limits import ActionLimits, leaving_rows
 from lrc_jepa.data.store import Store
 
@@ -32,11 +33,11 @@ class DataArgs:
 
 
 def _origin(store: Store) -> dict[str, Any]:
-    """What an importer noted of the source: its camera, and what was left out."""
+    """What is known of the robot, and what an importer left out."""
     source = store.meta.get("source")
     source = source if isinstance(source, dict) else {}
     return {
-        "camera": source.get("camera"),
+        **robot_facts(store),
         "left_out": list(source.get("left_out", [])),
         "skipped_episodes": len(source.get("skipped", {})),
     }
@@ -76,7 +77,6 @@ def info(argv: list[str]) -> dict[str, Any]:
         "image_size": store.image_size,
         **asdict(store.storage),
         "episode_length": {"min": int(lengths.min()), "max": int(lengths.max())},
-        "frame_rate": store.meta.get("frame_rate"),
         "tasks": _tasks(store),
         **_origin(store),
         "hash": store.digest(),

@@ -57,6 +57,10 @@ class World:
     state_dim: int
     action_low: Array
     action_high: Array
+    action_names: tuple[str, ...]
+    """What each number of an action moves."""
+    action_units: tuple[str, ...]
+    """What 1 means in each of them."""
     frame_rate: float
     distance_unit: str
     episode_length: int

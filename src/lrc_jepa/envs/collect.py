@@ -188,6 +188,8 @@ def collect(
         "frame_rate": world.frame_rate,
         "action_low": world.action_low.tolist(),
         "action_high": world.action_high.tolist(),
+        "action_names": list(world.action_names),
+        "action_units": list(world.action_units),
         "appearance": asdict(appearance),
         "appearance_factors": varied,
         "policies": names,

@@ -28,7 +28,7 @@ Proposal = Callable[[Tensor, Goal], Tensor]
 def action_box(deployment: Deployment, device: torch.device) -> Box:
     """The checkpoint's action limits as limits of a normalised block."""
     bounds = (deployment.action_low, deployment.action_high)
-    if deployment.bounds_from != UNBOUNDED and not np.isfinite(bounds).all():
+    if deployment.bounds_from != UNBOUNDED and not deployment.bounded:
         raise BadInput(
             "the checkpoint has no action bounds, so that plans could send anything: train on a dataset "
             "that has some (lrc data import --bounds), or allow it with lrc plan --unbounded"
@@ -72,12 +72,10 @@ class Agenda:
 
     def fill(self, blocks: Tensor) -> None:
         """Take normalised blocks (B,m,A) as raw actions within the bounds."""
-        known = self.deployment
-        raw = known.normalizer.denormalize(blocks.cpu().numpy())
+        raw = self.deployment.normalizer.denormalize(blocks.cpu().numpy())
         raw = raw.reshape(len(raw), blocks.shape[1] * self.skip, -1)
         # A bound can be missed by a rounding on the way from normalised to raw.
-        low, high = (np.asarray(bound, np.float32) for bound in (known.action_low, known.action_high))
-        self._actions, self._at = np.clip(raw, low, high), 0
+        self._actions, self._at = self.deployment.clip(raw), 0
 
     def next(self) -> Actions:
         """The next action (B,a)."""

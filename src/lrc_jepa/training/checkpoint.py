@@ -1,6 +1,6 @@
 """Checkpoints: a folder with the weights and everything that inference needs. No pickle anywhere.
 
-config.json         format, run config, Spec, action normaliser and bounds, step, provenance
+config.json         format, run config, what the model must be used with (`Deployment`), step, provenance
 model.safetensors   weights and buffers
 resume/             optimiser moments and generator state, for continuing to the same numbers
 manifest.json       sha-256 of every file above, written last
@@ -28,7 +28,7 @@ from lrc_jepa.models import build_model
 from lrc_jepa.models.backbones import found_from
 from lrc_jepa.models.base import Model
 
-FORMAT = 1
+FORMAT = 2  # 1 had what is now `deployment` beside the rest, and did not name camera, rate and actions
 REQUIRED = ("config.json", "model.safetensors")
 
 
@@ -76,7 +76,7 @@ def save_checkpoint(
     described = {
         "format": FORMAT,
         "config": to_dict(config),
-        **deployment.to_json(),
+        "deployment": deployment.to_json(),
         "step": step,
         "provenance": origin,
     }
@@ -114,13 +114,13 @@ def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint, or say in one sentence why it cannot be used."""
     manifest = verify(path)
     described = read_json(path / "config.json", f"checkpoint {path}")
-    if described.get("format") != FORMAT:
-        raise BadInput(f"checkpoint {path} has format {described.get('format')}, not {FORMAT}")
+    if described.get("format") not in (1, FORMAT):
+        raise BadInput(f"checkpoint {path} has format {described.get('format')}, not {FORMAT} or before")
     try:
         config = from_dict(RunConfig, described["config"], f"checkpoint {path}")
-        deployment = Deployment.from_json(described)
+        deployment = _deployment(described, path)
         step, origin = int(described["step"]), dict(described["provenance"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
         raise BadInput(f"checkpoint {path}: config.json is not one of a checkpoint ({error!r})") from None
     backbone = found_from(config.model.backbone, origin.get("backbone", ""), path)
     model: Model = build_model(replace(config, model=replace(config.model, backbone=backbone)))
@@ -141,6 +141,18 @@ def load_checkpoint(path: Path) -> Checkpoint:
         provenance=origin,
         digest=manifest["model.safetensors"],
     )
+
+
+def _deployment(described: dict[str, Any], path: Path) -> Deployment:
+    """What the model must be used with; format 1 has it beside the rest."""
+    if described["format"] == 1:
+        found = {name: value for name, value in described.items() if name in Deployment.__dataclass_fields__}
+    else:
+        found = described["deployment"]
+    try:
+        return Deployment.from_json(found)
+    except BadInput as error:
+        raise BadInput(f"checkpoint {path}: {error}") from None
 
 
 def load_resume(path: Path) -> dict[str, Tensor]:

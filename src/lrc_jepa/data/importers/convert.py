@@ -224,6 +224,7 @@ class Conversion:
             "world": self.options.world or "imported",
             "frame_rate": rate / self.options.stride if rate else None,
             **self.options.limits(*declared, self.width),
+            **self.options.words(self.width),
             "source": {
                 "name": name,
                 **info,

@@ -38,6 +38,10 @@ class Options(Checked):
     range seen in the data."""
     change: tuple[Positive, ...] = ()
     """Largest change from one action to the next that a planner may make, for every dimension or one each."""
+    action_names: tuple[str, ...] = ()
+    """What each number of an action moves; left out: what the source says."""
+    action_units: tuple[str, ...] = ()
+    """What 1 means in every number of an action, or one unit for each."""
     world: str = ""
     """The world that can simulate these episodes: a column called state is then its full state."""
 
@@ -51,9 +55,21 @@ class Options(Checked):
 
     def check_width(self, width: int) -> None:
         """Refuse limits for another number of dimensions than an action of the source has."""
-        for name, given in (("bounds", self.bounds[::2]), ("change", self.change)):
+        told = {"bounds": self.bounds[::2], "change": self.change, "action_units": self.action_units}
+        for name, given in told.items():
             if len(given) not in (0, 1, width):
                 raise BadInput(f"{name} speaks of {len(given)} action dimensions, the source has {width}")
+        if len(self.action_names) not in (0, width):
+            raise BadInput(
+                f"there are {len(self.action_names)} action_names, the source has {width} dimensions"
+            )
+
+    def words(self, width: int) -> dict[str, list[str]]:
+        """What `meta.json` says of the names and units of joined actions, `width` numbers in all."""
+        single = width // self.stride
+        units = list(self.action_units) * (single if len(self.action_units) == 1 else 1)
+        told = {"action_names": list(self.action_names), "action_units": units}
+        return {name: words for name, words in told.items() if words}
 
     def limits(
         self, bounds: tuple[list[float], list[float]] | None, change: list[float] | None, width: int
