@@ -6,10 +6,10 @@ import json
 import pytest
 
 from lrc_jepa import cli
-from lrc_jepa.bench import compare_planners
-from lrc_jepa.bench.compare_planners import CONTENDERS, Measured, Trial, compared, summary
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate import compare_planners
+from lrc_jepa.evaluate.compare_planners import CONTENDERS, Measured, Trial, compared, summary
 from lrc_jepa.plan.planners import PLANNERS
 from lrc_jepa.recipes import MICRO_PLAN
 from lrc_jepa.report.page import write_page

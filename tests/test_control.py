@@ -16,11 +16,11 @@ from lrc_jepa.evaluate.closed_loop import episode_rows, make_start, make_task, r
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.openloop import long_clips, open_loop_error
 from lrc_jepa.evaluate.references import references
+from lrc_jepa.evaluate.success import summarize
 from lrc_jepa.evaluate.watched import Watched
 from lrc_jepa.files import digest
 from lrc_jepa.plan.policy import Policy
 from lrc_jepa.records import Control, Measured, parsed
-from lrc_jepa.report.success import summarize
 from lrc_jepa.training.checkpoint import load_checkpoint, newest_checkpoint
 from lrc_jepa.types import Spec
 

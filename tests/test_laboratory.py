@@ -42,10 +42,10 @@ from lrc_jepa.evaluate.probes import (
     stored_quantities,
 )
 from lrc_jepa.evaluate.ranking import RecoveryConfig, Scenes, draw_scenes, rank, rank_scenes
+from lrc_jepa.evaluate.recall import chance, summarize_recovery
 from lrc_jepa.evaluate.similarity import psnr, psnr_moving, ssim
 from lrc_jepa.records import Control, Probe, of_rows
 from lrc_jepa.report.page import write_page
-from lrc_jepa.report.recall import chance, summarize_recovery
 from lrc_jepa.rows import read_rows
 from lrc_jepa.run import open_run
 from lrc_jepa.training.checkpoint import load_checkpoint, newest_checkpoint

@@ -21,6 +21,7 @@ from lrc_jepa.envs.collect import collect
 from lrc_jepa.evaluate import plan as planning
 from lrc_jepa.evaluate.closed_loop import make_start, make_task
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
+from lrc_jepa.evaluate.success import compare, summarize
 from lrc_jepa.evaluate.watched import Watched
 from lrc_jepa.models import build_model
 from lrc_jepa.plan.policy import Policy
@@ -28,7 +29,6 @@ from lrc_jepa.protocols import Factored
 from lrc_jepa.recipes import MICRO_PLAN, SYSTEMS, by_protocol, get_recipe, protocol_of
 from lrc_jepa.records import Control, parsed
 from lrc_jepa.report.page import write_page
-from lrc_jepa.report.success import compare, summarize
 from lrc_jepa.rows import read_rows
 from lrc_jepa.run import Run
 from lrc_jepa.training.assemble import assemble

@@ -7,8 +7,8 @@ from browser import check_page, look
 
 from lrc_jepa.commands import examine
 from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.stats import bootstrap_difference, mcnemar, wilson
 from lrc_jepa.report.page import write_page
-from lrc_jepa.report.stats import bootstrap_difference, mcnemar, wilson
 from lrc_jepa.rows import append_rows, read_rows
 
 

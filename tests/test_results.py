@@ -7,8 +7,8 @@ import pytest
 from test_cli import lrc
 
 from lrc_jepa.errors import BadInput
-from lrc_jepa.report.kept import Kept, append_kept, keep, read_kept, summarize_kept
-from lrc_jepa.report.stats import wilson
+from lrc_jepa.evaluate.kept import Kept, append_kept, keep, read_kept, summarize_kept
+from lrc_jepa.evaluate.stats import wilson
 from lrc_jepa.rows import append_rows
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from training import pieces_of, small_run
 
-from lrc_jepa.bench.synthetic import synthetic_store
+from lrc_jepa.data.synthetic import synthetic_store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models.blocks import BatchNorm
 from lrc_jepa.recipes import get_recipe

@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from lrc_jepa.bench.synthetic import synthetic_store
 from lrc_jepa.data.store import Store
+from lrc_jepa.data.synthetic import synthetic_store
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.training.assemble import assemble
 

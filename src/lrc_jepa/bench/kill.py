@@ -20,9 +20,9 @@ import numpy as np
 import torch
 
 from lrc_jepa.arguments import parse
-from lrc_jepa.bench.synthetic import synthetic_store
 from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
+from lrc_jepa.data.synthetic import synthetic_store
 from lrc_jepa.folders import PARTIAL
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.training.assemble import assemble

@@ -2,8 +2,7 @@
 
 The plain loop against the cached rollout, both against bare matrix products of the same shapes,
 memory over many replans, many environments at once, and the planners on a perfect model (with --runs:
-on trained ones, in bench/planners.py). Weights are
-random (an untrained model's gates are closed, which is neither slower nor faster, but would hide a
+on trained ones, in `bench.planners`). Weights are random (an untrained model's gates are closed, which is neither slower nor faster, but would hide a
 wrong answer). Timings alternate between the things compared, so that a busy machine is unfair to none.
 """
 
@@ -25,13 +24,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from lrc_jepa.arguments import Unprefixed, parse
-from lrc_jepa.bench.compare_planners import bench_planners
-from lrc_jepa.bench.measure import alternate
-from lrc_jepa.bench.systems import SystemsArgs, work
+from lrc_jepa.bench.planners import bench_planners
+from lrc_jepa.bench.trajectories import SystemsArgs, work
 from lrc_jepa.bounds import Count, Seed
 from lrc_jepa.config import ImprovedConfig, PlanConfig
 from lrc_jepa.console import say, table
 from lrc_jepa.envs import tworoom
+from lrc_jepa.evaluate.clocks import alternate
 from lrc_jepa.models import build_model
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.plan.planners import solve

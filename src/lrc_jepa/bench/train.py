@@ -17,14 +17,14 @@ import torch
 from torch import Tensor, nn
 
 from lrc_jepa.arguments import parse
-from lrc_jepa.bench.measure import alternate, peak_bytes
 from lrc_jepa.bench.plain import PlainStep
-from lrc_jepa.bench.synthetic import synthetic_store
 from lrc_jepa.collective import rank, world_size
 from lrc_jepa.config import RunConfig, SigRegConfig
 from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
+from lrc_jepa.data.synthetic import synthetic_store
 from lrc_jepa.device import pick_device
+from lrc_jepa.evaluate.clocks import alternate, peak_bytes
 from lrc_jepa.objectives.sigreg import sigreg, sigreg_reference
 from lrc_jepa.objectives.terms import TERMS
 from lrc_jepa.recipes import get_recipe

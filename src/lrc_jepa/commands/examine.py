@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from lrc_jepa.arguments import parse
-from lrc_jepa.console import say, table
+from lrc_jepa.console import say
 from lrc_jepa.evaluate.experiment import Measuring
 from lrc_jepa.experiments import EXPERIMENTS, Experiment
 from lrc_jepa.files import write_bytes
 from lrc_jepa.options import Positional
 from lrc_jepa.records import Measured, Record, of_rows
-from lrc_jepa.report.tables import Told
 from lrc_jepa.run import Run, open_run
 
 
@@ -64,7 +63,7 @@ def work(
     config = measuring.Config(**{**_own(measuring, path), **options})
     run = open_run(path, data, out, device, unbounded=options.get("unbounded", False))
     told = experiment.showing.told(examine(run, experiment, config))
-    show(told)
+    told.show()
     say(f"rows in {run.results}; what is drawn lies beside them")
     return {"run": str(path), **told.answer}
 
@@ -72,12 +71,6 @@ def work(
 def _own(measuring: Measuring, path: Path) -> dict[str, Any]:
     """What is the run's own where it is not said otherwise."""
     return measuring.own(Run(path)) if hasattr(measuring, "own") else {}
-
-
-def show(told: Told) -> None:
-    """The tables for people."""
-    for shown in told.tables:
-        table(shown.name, shown.columns, shown.rows)
 
 
 def examine(run: Run, experiment: Experiment, config: Any) -> list[Record]:

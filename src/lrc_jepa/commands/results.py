@@ -8,8 +8,8 @@ from typing import Any
 
 from lrc_jepa.arguments import parse
 from lrc_jepa.console import say, table
+from lrc_jepa.evaluate.kept import append_kept, keep, read_kept, summarize_kept
 from lrc_jepa.folders import check_writable
-from lrc_jepa.report.kept import append_kept, keep, read_kept, summarize_kept
 from lrc_jepa.run import Run
 from lrc_jepa.training.log import read_metrics
 

@@ -22,15 +22,15 @@ from lrc_jepa.evaluate.interventions import intervene, trajectory_rows
 from lrc_jepa.evaluate.manifest import draw_manifest
 from lrc_jepa.evaluate.probes import ProbeConfig, draw_frames, probe_table, stored_quantities
 from lrc_jepa.evaluate.ranking import RecoveryConfig, draw_scenes, rank_scenes
+from lrc_jepa.evaluate.recall import summarize_recovery
+from lrc_jepa.evaluate.success import summarize
 from lrc_jepa.files import digest
 from lrc_jepa.library import fit_actions
 from lrc_jepa.protocols import Factored
 from lrc_jepa.records import Control, Recovery, of_rows, only, parsed
 from lrc_jepa.records import Variant as Compared
 from lrc_jepa.report.names import file_name
-from lrc_jepa.report.recall import summarize_recovery
 from lrc_jepa.report.studies import grouped, means
-from lrc_jepa.report.success import summarize
 from lrc_jepa.rows import Row, append_rows, read_rows
 from lrc_jepa.run import Run, open_run
 from lrc_jepa.training.streams import frame_streams, probe_features

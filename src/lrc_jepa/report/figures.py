@@ -12,6 +12,7 @@ from statistics import fmean
 from matplotlib.axes import Axes
 from matplotlib.ticker import ScalarFormatter
 
+from lrc_jepa.evaluate.success import ControlSummary
 from lrc_jepa.records import OpenLoop, StressTrend, Variant
 from lrc_jepa.report import paper
 from lrc_jepa.report.canvas import (
@@ -27,7 +28,6 @@ from lrc_jepa.report.canvas import (
     mark,
     sheet,
 )
-from lrc_jepa.report.success import ControlSummary
 from lrc_jepa.rows import Row
 
 

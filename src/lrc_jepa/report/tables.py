@@ -7,6 +7,7 @@ import io
 from dataclasses import dataclass, field
 from typing import Any
 
+from lrc_jepa import console
 from lrc_jepa.report import names
 from lrc_jepa.report.canvas import Drawing
 
@@ -46,6 +47,15 @@ class Told:
 
     tables: list[Table]
     answer: dict[str, Any]
+    remarks: list[str] = field(default_factory=list)
+    """Sentences for people, after the tables."""
+
+    def show(self) -> None:
+        """Tables and sentences for people."""
+        for shown in self.tables:
+            console.table(shown.name, shown.columns, shown.rows)
+        for sentence in self.remarks:
+            console.say(sentence)
 
 
 @dataclass(frozen=True)

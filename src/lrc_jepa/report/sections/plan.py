@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from lrc_jepa.evaluate.choice import Shown, choose
+from lrc_jepa.evaluate.success import ControlSummary, compare, summarize
 from lrc_jepa.records import Control, Record, only
 from lrc_jepa.report import figures, paper
 from lrc_jepa.report.run_rows import RunRows, number, origin
 from lrc_jepa.report.sections import explain
-from lrc_jepa.report.success import ControlSummary, compare, summarize
 from lrc_jepa.report.tables import Section, Table, Told
 
 REFERENCES = ("do-nothing", "random", "expert-replay")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lrc_jepa.evaluate.recall import RECALLS, chance, summarize_recovery
+from lrc_jepa.evaluate.stats import wilson
 from lrc_jepa.records import Record, Recovery, only
 from lrc_jepa.report import figures, paper
 from lrc_jepa.report.canvas import Drawing
-from lrc_jepa.report.recall import RECALLS, chance, summarize_recovery
 from lrc_jepa.report.run_rows import RunRows, number, origins, per_source
-from lrc_jepa.report.stats import wilson
 from lrc_jepa.report.tables import Section, Table, Told
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from lrc_jepa.bounds import Count, Range
-from lrc_jepa.commands.examine import show
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import say
 from lrc_jepa.evaluate.speed import Config, time_runs
@@ -40,7 +39,7 @@ def work(args: SystemsArgs) -> dict[str, Any]:
     for run, row in zip(runs, rows, strict=True):
         run.write([row.row()])
     told = side_by_side([str(run) for run in args.systems], rows)
-    show(told)
+    told.show()
     say("compare systems within one column: not every system has a cached rollout")
     if (load := max(row.load for row in rows)) > 0.5:
         say(f"the machine was busy (load {load:.1f}), so take the times with care")

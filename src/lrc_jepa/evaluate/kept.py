@@ -16,7 +16,7 @@ import numpy as np
 
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
-from lrc_jepa.report.stats import wilson
+from lrc_jepa.evaluate.stats import wilson
 from lrc_jepa.rows import Row, append_rows, read_rows
 
 VERSION = "kept.v1"

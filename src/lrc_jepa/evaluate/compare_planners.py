@@ -7,32 +7,28 @@ solve is timed alone, in turn with the paper's CEM by the plain loop, and among 
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from lrc_jepa.bench.measure import alternate
 from lrc_jepa.config import GradientConfig, ImprovedConfig, PlanConfig
-from lrc_jepa.console import Bar, progress_bar, say, table
-from lrc_jepa.errors import BadInput
+from lrc_jepa.console import Bar, progress_bar
+from lrc_jepa.evaluate.clocks import alternate
 from lrc_jepa.evaluate.closed_loop import make_start, make_task, run
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
+from lrc_jepa.evaluate.stats import bootstrap_difference, mcnemar, wilson
 from lrc_jepa.evaluate.watched import Timed, Watched
-from lrc_jepa.files import write_bytes, write_json
 from lrc_jepa.plan.planners import check_planning, rehearse
 from lrc_jepa.plan.policy import Policy, action_box
 from lrc_jepa.recipes import PROTOCOLS, protocol_of
-from lrc_jepa.report.sections.compare_planners import Contender, planner_figure
-from lrc_jepa.report.stats import bootstrap_difference, mcnemar, wilson
-from lrc_jepa.rows import Row
-from lrc_jepa.run import Run, open_run
+from lrc_jepa.records import PlannerBudget
+from lrc_jepa.run import Run
 
 LOSS, FEWER = 0.03, 8.0
 """A planner keeps the reference's success if it loses at most this share, with so many times fewer steps."""
+CEM_FIRST = {"only_first": "only_cem", "only_second": "only_other"}
 
 
 def _budgets(planner: str, budgets: Iterable[tuple[int, int, int]], **changes: Any) -> list[PlanConfig]:
@@ -169,14 +165,8 @@ def compared(measured: list[Measured]) -> list[dict[str, Any]]:
                 "batched_solve_s": batched,
                 "faster_than_plain": plain_s / alone,
                 "faster_than_plain_batched": plain_batched / batched,
-                "paired": {
-                    "both": paired.both,
-                    "only_cem": paired.only_first,
-                    "only_other": paired.only_second,
-                    "neither": paired.neither,
-                    "p_value": paired.p_value,
-                },
-                "cem_less_other": dataclasses.asdict(bootstrap_difference(paired)),
+                "paired": {CEM_FIRST.get(name, name): value for name, value in asdict(paired).items()},
+                "cem_less_other": asdict(bootstrap_difference(paired)),
             }
         )
     return lines
@@ -203,32 +193,26 @@ def summary(measured: list[Measured]) -> dict[str, Any]:
     }
 
 
-def save_rows(measured: Measured, seed: int) -> list[Row]:
+def planner_rows(measured: Measured, seed: int) -> list[PlannerBudget]:
     """A row per planner for one run's results."""
     opened = measured.opened
     stamp = opened.stamp(manifest_hash=measured.manifest.digest(), seed=seed)
     own = opened.checkpoint.config.plan
-    configs = [trial.config for trial in measured.trials]
+    plain = {"plain_s": measured.plain_s, "plain_batched_s": measured.plain_batched_s}
     rows = []
-    for config, line in zip(configs, compared([measured]), strict=True):
-        planned = {"protocol": protocol_of(config, own), "planner": dataclasses.asdict(config)}
-        figures = {key: value for key, value in line.items() if key not in planned}
-        plain = {"plain_s": measured.plain_s, "plain_batched_s": measured.plain_batched_s}
-        rows.append({**stamp, "kind": "planner", "metric": "planner-curve.v1", **figures, **plain, **planned})
+    for trial, line in zip(measured.trials, compared([measured]), strict=True):
+        planned = {
+            "protocol": protocol_of(trial.config, own),
+            "planner": asdict(trial.config),
+        }
+        rows.append(PlannerBudget.of(stamp, line, plain, planned))
     return rows
 
 
-def bench_planners(
-    runs: tuple[Path, ...], *, pairs: int, seed: int, rounds: int, out: Path | None
-) -> dict[str, Any]:
-    """Measure all planners on all runs, and leave rows, JSON and a figure."""
-    if pairs < 1 or rounds < 1:
-        raise BadInput("measuring planners needs at least 1 pair and 1 round")
-    load = os.getloadavg()[0]
-    work: list[tuple[Run, list[PlanConfig]]] = []
-    total = 0
-    for path in runs:
-        opened = open_run(path, out=out)
+def measure_runs(runs: list[Run], *, pairs: int, seed: int, rounds: int) -> list[Measured]:
+    """Every planner on every run; what cannot be planned is refused before the first of them is."""
+    total, work = 0, list[tuple[Run, list[PlanConfig]]]()
+    for opened in runs:
         own, deployment = opened.checkpoint.config.plan, opened.checkpoint.deployment
         box = action_box(deployment, opened.device)
         configs = [dataclasses.replace(c, seed=seed, cost=own.cost) for c in CONTENDERS]
@@ -237,58 +221,4 @@ def bench_planners(
         total += sum(steps) + steps[0]
         work.append((opened, configs))
     with progress_bar("planners, by predictor steps", total) as bar:
-        measured = [measure(opened, configs, pairs, rounds, bar) for opened, configs in work]
-    found = {"runs": [str(path) for path in runs], "seed": seed, "load_before": load, **summary(measured)}
-    for part in measured:
-        part.opened.write(save_rows(part, seed))
-    folder = (out or measured[0].opened.out) / "bench"
-    folder.mkdir(parents=True, exist_ok=True)
-    shown = [field.name for field in dataclasses.fields(Contender)]
-    drawn = [Contender(**{name: line[name] for name in shown}) for line in found["planners"]]
-    write_bytes(folder / "planners.svg", planner_figure(drawn).svg.encode())
-    write_json(folder / "planners.json", found)
-    show(found)
-    say(f"figure and JSON in {folder}")
-    return found
-
-
-def show(found: dict[str, Any]) -> None:
-    """The table for people."""
-    lines = [
-        [
-            line["name"] + (f" ({line['protocol']})" if line["protocol"] != "custom" else ""),
-            f"{100 * line['rate']:.1f}%",
-            f"{line['paired']['only_cem']} : {line['paired']['only_other']}",
-            str(line["evaluations"]),
-            f"{line['fewer']:.1f}",
-            f"{line['solve_s']:.3f}",
-            f"{line['faster_than_plain']:.1f}",
-            f"{line['batched_solve_s']:.4f}",
-        ]
-        for line in found["planners"]
-    ]
-    columns = [
-        "planner",
-        "success",
-        "only cem : only it",
-        "predictor steps",
-        "times fewer",
-        "s per solve",
-        "times faster",
-        "s, batched",
-    ]
-    table(f"{found['pairs']} non-trivial pairs, all planners on the same", columns, lines)
-    say(
-        f"the paper's CEM by the plain loop: {found['plain_s']:.3f} s, batched {found['plain_batched_s']:.4f} s"
-    )
-    best = found["equal_success"]
-    if best is None:
-        say("no planner keeps the success of the paper's CEM with 8 times fewer predictor steps")
-    else:
-        say(
-            f"{best['name']} keeps the success of the paper's CEM (at most 3 points fewer) with "
-            f"{best['fewer']:.1f} times fewer predictor steps, {best['faster_than_plain']:.1f} times faster "
-            "than the plain loop"
-        )
-    if found["load_before"] > 0.5:
-        say(f"the machine was busy (load {found['load_before']:.1f}), so take the seconds with care")
+        return [measure(opened, configs, pairs, rounds, bar) for opened, configs in work]

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
 
+from lrc_jepa.evaluate.stats import Difference, Paired, bootstrap_difference, mcnemar, wilson
 from lrc_jepa.records import Control
-from lrc_jepa.report.stats import Difference, Paired, bootstrap_difference, mcnemar, wilson
 
 
 @dataclass(frozen=True)
