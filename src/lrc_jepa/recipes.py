@@ -25,6 +25,7 @@ from lrc_jepa.config import (
     TrainConfig,
     VarianceRegConfig,
 )
+from lrc_jepa.envs import WORLDS, get_world
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models.backbones import BackboneName, is_original, original_name
 
@@ -52,6 +53,18 @@ SETTINGS: dict[str, Setting] = {
     "robot": Setting(action_dim=7, clips=985_631, blocks=3),
 }
 ANY_ACTIONS = ("robot",)  # settings whose action width comes from the data
+
+
+def known_worlds() -> list[str]:
+    """Worlds and dataset families that recipes are for; a world that was added is one of them."""
+    return list(dict.fromkeys([*SETTINGS, *WORLDS]))
+
+
+def setting_of(world: str) -> Setting:
+    """What a world asks of a run: one that was added is estimated at as many clips as TwoRoom."""
+    if world in SETTINGS:
+        return SETTINGS[world]
+    return replace(SETTINGS["tworoom"], action_dim=len(get_world(world).action_low))
 
 
 MICRO_PLAN = PlanConfig(planner="icem", samples=128, iterations=4, elites=10, std=1.25)
@@ -349,7 +362,7 @@ def reported_name(config: RunConfig, recipe: RunConfig) -> str:
 
 def recipe_names() -> list[str]:
     """Every recipe there is."""
-    return [f"{world}-{system}-{size}" for world in SETTINGS for system in SYSTEMS for size in SIZES]
+    return [f"{world}-{system}-{size}" for world in known_worlds() for system in SYSTEMS for size in SIZES]
 
 
 def split_name(name: str) -> tuple[str, str, str]:
@@ -362,16 +375,16 @@ def split_name(name: str) -> tuple[str, str, str]:
 def get_recipe(name: str) -> RunConfig:
     """The configuration with this name."""
     world, system, size = split_name(name)
-    for value, table, what in (
-        (world, SETTINGS, "world"),
+    for value, known, what in (
+        (world, known_worlds(), "world"),
         (system, SYSTEMS, "system"),
         (size, SIZES, "size"),
     ):
-        if value not in table:
+        if value not in known:
             raise BadInput(
                 f"there is no recipe {name!r}: a recipe is world-system-size, and the {what} must be one "
-                f"of {', '.join(table)}"
+                f"of {', '.join(known)}"
             )
-    base = replace(SIZES[size](SETTINGS[world]), recipe=name, world=world, system=system, size=size)
+    base = replace(SIZES[size](setting_of(world)), recipe=name, world=world, system=system, size=size)
     config = SYSTEMS[system](base)
     return replace(config, system=reported_name(config, config))

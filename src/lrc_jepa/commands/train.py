@@ -29,7 +29,7 @@ from lrc_jepa.library import check_training, fit_actions, train
 from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.models.backbones import without_weights
 from lrc_jepa.objectives.terms import TERMS
-from lrc_jepa.recipes import SETTINGS, SIZES, SYSTEMS, get_recipe, reported_name
+from lrc_jepa.recipes import SIZES, SYSTEMS, get_recipe, known_worlds, reported_name, setting_of
 from lrc_jepa.run import Run
 from lrc_jepa.training.assemble import count_batches, total_steps
 from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint
@@ -141,7 +141,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     """Train, or with --dry-run only tell what training would be."""
     about = (
         "Train a recipe, named world-system-size. "
-        f"Worlds: {', '.join(SETTINGS)}. Systems: {', '.join(SYSTEMS)}. Sizes: {', '.join(SIZES)}. "
+        f"Worlds: {', '.join(known_worlds())}. Systems: {', '.join(SYSTEMS)}. Sizes: {', '.join(SIZES)}. "
         "Every number of a recipe is an option; lrc train RECIPE --help-all shows them with their values."
     )
     args = parse(TrainArgs, argv, "train", about, TrainArgs.of_words, EXAMPLES)
@@ -203,7 +203,7 @@ def find_data(config: RunConfig, given: Path | None, resumed: Run | None = None)
 
 def dry_run(config: RunConfig, data: Path | None) -> dict[str, Any]:
     """Parameters by part, steps, and what time and memory a run would take on this machine."""
-    batches = SETTINGS[config.world].clips // config.train.batch_size
+    batches = setting_of(config.world).clips // config.train.batch_size
     if data is not None:
         store = Store(data)
         config = fit_actions(config, store)
