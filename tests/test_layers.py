@@ -92,6 +92,35 @@ def test_imports_by_strings_are_seen():
     assert any(target.startswith("lrc_jepa.report.sections.") for target in imports(ROOT / "experiments.py"))
 
 
+MAP = (ROOT.parents[1] / "docs" / "architecture.md").read_text()
+
+
+def test_the_map_names_every_module_in_its_place():
+    """Each folder has a heading, and below it every file by its name."""
+    parts = re.split(r"^##+ (.*)$", MAP.partition("## The files")[2].partition("\n## ")[0], flags=re.M)
+    said = {
+        heading.strip("`/"): set(re.findall(r"`([\w/]+?)/?`", text))
+        for heading, text in zip(parts[1::2], parts[2::2], strict=True)
+    }
+    missing = []
+    for path in sorted(ROOT.rglob("*.py")):
+        parents = [str(folder) for folder in path.relative_to(ROOT).parents if str(folder) in said]
+        section = said[parents[0]] if parents else said["On top, and below everything"]
+        if not path.stem.startswith("__") and path.stem not in section:
+            missing.append(str(path.relative_to(ROOT)))
+    assert missing == []
+
+
+def test_the_map_shows_where_the_twelve_commonest_changes_go():
+    table = MAP.partition("## Where changes go")[2].partition("\n## ")[0]
+    lines = [line for line in table.splitlines() if line.startswith("| ")][2:]
+    assert len(lines) == 12
+    for name in re.findall(r"`([\w/]+/|[\w/]+\.py)`", table):
+        assert (ROOT / name).exists(), name
+    for name in re.findall(r"docs/[\w-]+\.md", table):
+        assert (ROOT.parents[1] / name).exists(), name
+
+
 def test_planners_know_no_model_and_reports_no_tensor():
     for path in (ROOT / "plan").glob("*.py"):
         assert not any(".models" in m or ".training" in m for m in imports(path)), path

@@ -2,7 +2,7 @@
 
 The plain loop against the cached rollout, both against bare matrix products of the same shapes,
 memory over many replans, many environments at once, and the planners on a perfect model (with --runs:
-on trained ones, in `bench.planners`). Weights are random (an untrained model's gates are closed, which is neither slower nor faster, but would hide a
+on trained ones, in `bench.trained`). Weights are random (an untrained model's gates are closed, which is neither slower nor faster, but would hide a
 wrong answer). Timings alternate between the things compared, so that a busy machine is unfair to none.
 """
 
@@ -24,8 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from lrc_jepa.arguments import Unprefixed, parse
-from lrc_jepa.bench.planners import bench_planners
-from lrc_jepa.bench.trajectories import SystemsArgs, work
+from lrc_jepa.bench.trained import SystemsArgs, bench_planners, bench_trajectories
 from lrc_jepa.bounds import Count, Seed
 from lrc_jepa.config import ImprovedConfig, PlanConfig
 from lrc_jepa.console import say, table
@@ -306,7 +305,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     )
     args = parse(BenchPlanArgs, argv, "bench plan", about, examples=EXAMPLES)
     if args.timed.systems:
-        return work(args.timed)
+        return bench_trajectories(args.timed)
     found: dict[str, Any] = {"load_before": os.getloadavg()[0]}  # other work spoils every figure below
     before = torch.get_num_threads()
     torch.set_num_threads(args.timed.threads)

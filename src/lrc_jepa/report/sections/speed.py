@@ -87,4 +87,7 @@ def side_by_side(runs: Sequence[str], rows: Sequence[Speed]) -> Told:
         {"run": run, **{name: getattr(row, name) for name in NAMES}}
         for run, row in zip(runs, rows, strict=True)
     ]
-    return Told([Table(title, columns, lines)], {"systems": found})
+    remarks = ["compare systems within one column: not every system has a cached rollout"]
+    if (load := max(row.load for row in rows)) > 0.5:
+        remarks.append(f"the machine was busy (load {load:.1f}), so take the times with care")
+    return Told([Table(title, columns, lines)], {"systems": found}, remarks)
