@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
 from torch import nn
+from websockets.sync.client import connect
 
 from lrc_jepa.envs.tworoom import SIDE, SPEED
 from lrc_jepa.run import Run
+from lrc_jepa.studio.contents import Collection, Contents
 from lrc_jepa.studio.opened import Opened
 from lrc_jepa.studio.server import Studio, address, listen, server
 from lrc_jepa.types import Factors
+
+LIMIT = 60  # seconds that any answer may take
 
 
 class TrueModel(nn.Module):
@@ -78,7 +83,10 @@ def true_run(folder, data=None):
 @contextmanager
 def served(*runs, token=None):
     """A studio of these runs in a thread of its own; gives it and its address."""
-    studio = Studio([Opened(run, f"{run.config.system} {index}") for index, run in enumerate(runs)], token)
+    models = [Opened(run, f"{run.config.system} {index}") for index, run in enumerate(runs)]
+    collections = {model.run.store.path: Collection(model.run.store, model) for model in models}
+    folders = [*dict.fromkeys(run.folder for run in runs)]
+    studio = Studio(Contents(models, list(collections.values()), folders), token)
     serving = server(studio)
     with listen(0) as listening:
         thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]}, daemon=True)
@@ -89,3 +97,22 @@ def served(*runs, token=None):
             serving.should_exit = True
             thread.join(30)
             studio.close()
+
+
+@contextmanager
+def page(address):
+    """A page that is open, once it was greeted."""
+    with connect(address.replace("http", "ws") + "talk", open_timeout=LIMIT, max_size=None) as socket:
+        assert json.loads(socket.recv(LIMIT))["tell"] == "hello"
+        yield socket
+
+
+def ask(socket, name, until, **fields):
+    """Ask, and take answers until one is called `until`."""
+    socket.send(json.dumps({"ask": name, **fields}))
+    found = []
+    while not found or found[-1]["tell"] != until:
+        found.append(json.loads(socket.recv(LIMIT)))
+        if until != "refused":
+            assert found[-1]["tell"] != "refused", found[-1]
+    return found

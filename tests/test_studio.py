@@ -4,11 +4,10 @@ import json
 import time
 import urllib.error
 import urllib.request
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from studio_model import served, true_run
+from studio_model import LIMIT, ask, page, served, true_run
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
@@ -20,32 +19,11 @@ from lrc_jepa.studio.inbox import Inbox
 from lrc_jepa.studio.messages import film, parse, read_picture
 from lrc_jepa.studio.planning import Act, Planning
 
-LIMIT = 60  # seconds that any answer may take
-
 
 @pytest.fixture(scope="module")
 def place(run):
     with served(true_run(run)) as found:
         yield found
-
-
-@contextmanager
-def page(address):
-    """A page that is open, once it was greeted."""
-    with connect(address.replace("http", "ws") + "talk", open_timeout=LIMIT, max_size=None) as socket:
-        assert json.loads(socket.recv(LIMIT))["tell"] == "hello"
-        yield socket
-
-
-def ask(socket, name, until, **fields):
-    """Ask, and take answers until one is called `until`."""
-    socket.send(json.dumps({"ask": name, **fields}))
-    found = []
-    while not found or found[-1]["tell"] != until:
-        found.append(json.loads(socket.recv(LIMIT)))
-        if until != "refused":
-            assert found[-1]["tell"] != "refused", found[-1]
-    return found
 
 
 SEARCH = {"planner": "cem", "samples": 60, "iterations": 8, "horizon": 5, "execute": 5}

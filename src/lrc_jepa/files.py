@@ -45,14 +45,26 @@ def write_json(path: Path, value: Any) -> None:
     write_bytes(path, (text + "\n").encode())
 
 
-def read_json(path: Path, what: str) -> dict[str, Any]:
-    """Read a JSON object, or say in one sentence why `what` cannot be read."""
+def _read_json(path: Path, what: str) -> Any:
     try:
-        value = json.loads(path.read_text())
+        return json.loads(path.read_text())
     except FileNotFoundError:
         raise BadInput(f"{what} has no {path.name} at {path.parent}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{what}: {path} cannot be read ({error})") from None
+
+
+def read_json_list(path: Path, what: str) -> list[Any]:
+    """Read a JSON list, or say in one sentence why `what` cannot be read."""
+    value = _read_json(path, what)
+    if not isinstance(value, list):
+        raise BadInput(f"{what}: {path} does not hold a JSON list")
+    return value
+
+
+def read_json(path: Path, what: str) -> dict[str, Any]:
+    """Read a JSON object, or say in one sentence why `what` cannot be read."""
+    value = _read_json(path, what)
     if not isinstance(value, dict):
         raise BadInput(f"{what}: {path} does not hold a JSON object")
     return value

@@ -44,6 +44,23 @@ def lock(folder: Path) -> Iterator[None]:
                 folder.rmdir()
 
 
+def held(folder: Path) -> bool:
+    """Whether another process writes into a folder just now; nothing is taken, made or removed."""
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # freed as the file is closed
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
 @contextmanager
 def hold(target: Path, *, wait: bool = False) -> Iterator[bool]:
     """Hold the name of a file or folder that may not be there yet; the lock file lies beside it.

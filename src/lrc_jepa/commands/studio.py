@@ -17,7 +17,12 @@ ABOUT = (
     "Open a page in the browser: drag the goal and watch the model plan and act, take its two streams apart, drive "
     "its imagination, look through episodes and runs. Several runs pursue one goal side by side."
 )
-EXAMPLES = ("lrc studio runs/first", "lrc studio runs/lrc runs/lwm", "lrc studio    # what lrc demo trained")
+EXAMPLES = (
+    "lrc studio runs/first",
+    "lrc studio runs/lrc runs/lwm",
+    "lrc studio datasets/mine    # episodes alone",
+    "lrc studio    # what lrc demo trained",
+)
 DEMO = ("demo/run", "demo/quick-run")  # where `lrc demo` leaves its runs
 
 
@@ -26,7 +31,7 @@ class StudioArgs:
     """Which runs, and where the page is."""
 
     runs: Positional[tuple[Path, ...]] = ()
-    """Folders of runs or checkpoints; left out: the demo's."""
+    """Folders of runs, checkpoints or datasets; left out: the demo's run."""
     data: Path | None = None
     """Dataset; left out: the one each run was trained on."""
     port: Annotated[int, Range(0, 65535)] = 0
@@ -61,7 +66,7 @@ def work(args: StudioArgs) -> dict[str, Any]:
         import websockets  # noqa: F401
     except ModuleNotFoundError as error:
         raise BadInput(f"the studio needs {error.name}: pip install 'lrc-jepa[studio]'") from None
-    from lrc_jepa.studio.opened import open_all
+    from lrc_jepa.studio.contents import open_all
     from lrc_jepa.studio.server import Studio, address, listen, serve
 
     studio = Studio(open_all(args.runs or (default_run(),), args.data, args.device))
@@ -71,4 +76,4 @@ def work(args: StudioArgs) -> dict[str, Any]:
         if not args.no_browser:
             webbrowser.open(where)
         serve(studio, listening)
-    return {"address": where, "runs": [str(one.run.folder) for one in studio.opened]}
+    return {"address": where, "runs": [str(one.run.folder) for one in studio.contents.models]}

@@ -39,6 +39,11 @@ class MultiHeadAttention(nn.Module):
         v = split_heads(self.v(context), self.heads)
         return self.out(merge_heads(F.scaled_dot_product_attention(q, k, v)))
 
+    def weights(self, query: Tensor, context: Tensor) -> Tensor:
+        """softmax(Q K^T / sqrt(d)), what `forward` weighs with: (B, n, w), (B, m, w) -> (B, heads, n, m)."""
+        q, k = split_heads(self.q(query), self.heads), split_heads(self.k(context), self.heads)
+        return (q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).softmax(dim=-1)
+
 
 class Mlp(nn.Sequential):
     """Linear-GELU-Linear."""

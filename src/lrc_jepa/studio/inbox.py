@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from lrc_jepa.studio.messages import parse
@@ -37,8 +38,11 @@ class Inbox:
             return None
         return self._waiting.pop(next(iter(self._waiting)))
 
-    async def wait(self) -> Question:
-        """The next question, however long it takes."""
-        while (found := self.take()) is None:
-            await self._filled.wait()
-        return found
+    async def wait(self, seconds: float | None = None) -> Question | None:
+        """The next question, however long it takes; or nothing, if none comes within so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while (found := self.take()) is None:
+                    await self._filled.wait()
+                return found
+        return None

@@ -15,6 +15,7 @@ import numpy as np
 from PIL import Image
 
 from lrc_jepa.arrays import Array, Frames
+from lrc_jepa.bounds import Checked, Natural, hints_of
 from lrc_jepa.config_tree import from_dict
 from lrc_jepa.errors import BadInput
 
@@ -43,7 +44,19 @@ def read(kind: type[T], fields: Mapping[str, Any]) -> T:
     """The fields as a dataclass, checked; those left out have their defaults."""
     wanted: Any = kind
     known = {f.name: f.default for f in dataclasses.fields(wanted) if f.default is not dataclasses.MISSING}
+    listed = {name for name, hint in hints_of(kind).items() if typing.get_origin(hint) is tuple}
+    for name in listed & set(fields):
+        if not isinstance(fields[name], list):
+            raise BadInput(f"{name} must be a list")
     return from_dict(kind, {**known, **fields}, "message")
+
+
+@dataclasses.dataclass(frozen=True)
+class Recorded(Checked):
+    """A stored frame."""
+
+    episode: Natural
+    frame: Natural = 0
 
 
 @dataclasses.dataclass(frozen=True)

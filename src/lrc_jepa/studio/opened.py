@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,20 +13,25 @@ from torch import Tensor
 
 from lrc_jepa.arrays import Array, Frames
 from lrc_jepa.data.quantities import measured
+from lrc_jepa.data.store import Store
 from lrc_jepa.envs import get_world, simulated
 from lrc_jepa.envs.base import Handle, World
 from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.components import Components
+from lrc_jepa.evaluate.surprise import surprise
 from lrc_jepa.pixels import pictures
 from lrc_jepa.protocols import Factored
 from lrc_jepa.readout import Readout, r_squared
 from lrc_jepa.report.canvas import colour
-from lrc_jepa.report.run_rows import read_runs
 from lrc_jepa.run import Run
 from lrc_jepa.training.streams import frame_streams, probe_features
 from lrc_jepa.types import Factors
 
 READ_PIXELS = 8_000_000  # read-outs are fitted on frames with so many pixels in all, and tested on a quarter
 TESTED = 0.25
+WALKS = 8  # principal directions that one can walk along
+USUAL = 4  # held-out episodes that tell what surprise is usual
+LONGEST = 1000  # frames of an episode that are looked at
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,34 @@ class Reading:
     def __call__(self, features: Array) -> Array:
         """Features (n,d) -> values (n,q)."""
         return self.readout(features)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows of a dataset and the streams of their frames, to fit on and to test on."""
+
+    fit: Array
+    test: Array
+    fit_streams: dict[str, Array]
+    test_streams: dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Principal directions of a stream, the widest first."""
+
+    vectors: Array  # (k, d), orthonormal
+    spread: Array  # (k,) standard deviation along each
+    share: Array  # (k,) of the variance
+
+    @classmethod
+    def of(cls, values: Array) -> Directions:
+        """From the tokens (n,...) of a stream."""
+        flat = values.reshape(len(values), -1)
+        found = Components.of(flat)
+        vectors = found.directions[:WALKS]
+        spread = ((flat - found.mean) @ vectors.T).std(axis=0)
+        return cls(vectors, spread, spread**2 / max(float(flat.var(axis=0).sum()), 1e-12))
 
 
 class Opened:
@@ -96,28 +128,58 @@ class Opened:
         return pictures(model.decode(Factors(z=z[None], u=shared[None]))[0])
 
     @cached_property
-    def readings(self) -> dict[str, dict[str, Reading]]:
-        """Stream -> quantity -> its read-out, fitted on training episodes and tested on those held out."""
-        if not self.frames_fit or not self.run.store.quantities:
-            return {}
+    def sample(self) -> Sample:
+        """Frames of training episodes and of those held out, and their streams."""
         store, split, rng = self.run.store, self.run.split, np.random.default_rng(0)
         owner = store.episode_of(np.arange(len(store.pixels)))
-        count = max(64, READ_PIXELS // store.image_size**2)
+        count = max(64, READ_PIXELS // self.run.checkpoint.deployment.spec.image_size**2)
         fit, test = (
             np.sort(rng.permutation(np.flatnonzero(np.isin(owner, episodes)))[: int(share * count)])
             for episodes, share in ((split.train, 1.0), (split.heldout, TESTED))
         )
-        features = [probe_features(frame_streams(self.run.model, store, rows)) for rows in (fit, test)]
-        truths = [measured(store, rows) for rows in (fit, test)]
+        return Sample(fit, test, *(frame_streams(self.run.model, store, rows) for rows in (fit, test)))
+
+    @cached_property
+    def readings(self) -> dict[str, dict[str, Reading]]:
+        """Stream -> quantity -> its read-out, fitted on training episodes and tested on those held out."""
+        if not self.frames_fit or not self.run.store.quantities:
+            return {}
+        sample = self.sample
+        fit, test = (probe_features(streams) for streams in (sample.fit_streams, sample.test_streams))
+        known, truth = (measured(self.run.store, rows) for rows in (sample.fit, sample.test))
         return {
             stream: {
-                name: _read(known[stream], truths[0][name], features[1][stream], truths[1][name])
-                for name in truths[0]
-                if np.ptp(truths[0][name], axis=0).any()
+                name: _read(fit[stream], known[name], test[stream], truth[name])
+                for name in known
+                if np.ptp(known[name], axis=0).any()
             }
-            for known in features[:1]
-            for stream in known
+            for stream in fit
         }
+
+    @cached_property
+    def directions(self) -> dict[str, Directions]:
+        """Stream -> its principal directions over the sample of training frames."""
+        if not self.frames_fit:
+            return {}
+        return {name: Directions.of(values) for name, values in self.sample.fit_streams.items()}
+
+    def latents(self, frames: Frames) -> Tensor:
+        """z of frames (n,h,w,3) -> (n,N,D)."""
+        return self.factor(frames).z[:, 0]
+
+    @cached_property
+    def usual_surprise(self) -> float:
+        """The median surprise over a few held-out episodes: what one frame's is measured by."""
+        found = [self.surprise(int(e))[0] for e in self.run.split.heldout[:USUAL]]
+        return float(np.nanmedian(np.concatenate(found)))
+
+    def surprise(self, episode: int) -> tuple[Array, Array]:
+        """Prediction error of each frame of an episode, and that of predicting no change."""
+        store, normalizer = self.run.store, self.run.checkpoint.deployment.normalizer
+        rows = slice(store.ep_offset[episode], store.ep_offset[episode] + min(store.ep_len[episode], LONGEST))
+        latents = self.run.encode(np.asarray(store.pixels[rows]))
+        actions = torch.from_numpy(normalizer.normalize(np.asarray(store.action[rows]))).to(latents.device)
+        return surprise(self.run.model, latents, actions)
 
     def points(self, states: Tensor, handle: str) -> Array | None:
         """Where imagined states (n,N,D) have a thing: points (n,2) of the picture, read linearly from z."""
@@ -127,12 +189,14 @@ class Opened:
             return None
         return held.seen(reading(states.flatten(1).cpu().numpy()))
 
-    def picture_of(self, episode: int, frame: int) -> Frames:
-        """One stored frame, which must exist."""
-        store = self.run.store
-        if not 0 <= episode < store.episodes or not 0 <= frame < store.ep_len[episode]:
-            raise BadInput(f"there is no frame {frame} of an episode {episode}")
-        return np.asarray(store.pixels[store.ep_offset[episode] + frame])
+    def row_of(self, episode: int, frame: int) -> int:
+        """Where a stored frame lies, which must exist."""
+        return frame_row(self.run.store, episode, frame)
+
+    def recordings(self) -> dict[str, Any]:
+        """Held-out episodes and how long they are: what a page may choose frames from."""
+        heldout = self.run.split.heldout
+        return {"heldout": heldout.tolist(), "lengths": self.run.store.ep_len[heldout].tolist()}
 
     def to_json(self) -> dict[str, Any]:
         """What the page is told of the run."""
@@ -152,20 +216,14 @@ class Opened:
         }
 
 
+def frame_row(store: Store, episode: int, frame: int) -> int:
+    """Where a stored frame lies, which must exist."""
+    if not 0 <= episode < store.episodes or not 0 <= frame < store.ep_len[episode]:
+        raise BadInput(f"there is no frame {frame} of an episode {episode}")
+    return int(store.ep_offset[episode] + frame)
+
+
 def _read(known: Array, values: Array, features: Array, truth: Array) -> Reading:
     readout = Readout.fit(known, values)
     found = readout(features)
     return Reading(readout, float(np.linalg.norm(found - truth, axis=1).mean()), r_squared(found, truth))
-
-
-def open_all(paths: Sequence[Path], data: Path | None = None, device: str = "auto") -> list[Opened]:
-    """Load the runs; what cannot be used is refused here."""
-    runs = [Run(path, data=data, device=device) for path in paths]
-    for run in runs:
-        run.split  # noqa: B018 - loads model and data, and sees whether they fit
-    folders = [run.folder for run in runs]
-    if len(set(folders)) == len(folders) and all((folder / "config.json").is_file() for folder in folders):
-        labels = [source.label for source in read_runs(folders)]
-    else:
-        labels = [f"{run.config.system}, step {run.checkpoint.step}" for run in runs]
-    return [Opened(run, label) for run, label in zip(runs, labels, strict=True)]

@@ -16,18 +16,10 @@ from lrc_jepa.evaluate.closed_loop import make_task
 from lrc_jepa.plan.planners import PLANNERS, check_planning
 from lrc_jepa.plan.policy import action_box
 from lrc_jepa.studio.agent import VIEW, Agent
-from lrc_jepa.studio.messages import Answer, Answers, Nothing, Part, numbers, picture, read_picture
+from lrc_jepa.studio.messages import Answer, Answers, Nothing, Part, Recorded, numbers, picture, read_picture
 from lrc_jepa.studio.opened import Opened
 
 PATIENCE = 200  # steps without reaching a goal after which acting to the end ends
-
-
-@dataclass(frozen=True)
-class Begin(Checked):
-    """Start from a recorded frame; a goal lies ahead of it in the same episode."""
-
-    episode: Natural
-    frame: Natural = 0
 
 
 @dataclass(frozen=True)
@@ -37,14 +29,6 @@ class At(Checked):
     handle: str
     x: Share
     y: Share
-
-
-@dataclass(frozen=True)
-class Recorded(Checked):
-    """A stored frame."""
-
-    episode: Natural
-    frame: Natural
 
 
 @dataclass(frozen=True)
@@ -106,9 +90,7 @@ class Planning(Part):
     # --- the scene --------------------------------------------------------------------------------
 
     def _state(self, episode: int, frame: int) -> Array:
-        store = self.first.run.store
-        self.first.picture_of(episode, frame)  # refuses what is not there
-        return np.asarray(store.columns["state"][store.ep_offset[episode] + frame])
+        return np.asarray(self.first.run.store.columns["state"][self.first.row_of(episode, frame)])
 
     def _begin(self, episode: int, frame: int) -> None:
         """Start at a recorded frame, with a goal ahead of it in the same episode."""
@@ -154,8 +136,8 @@ class Planning(Part):
         yield from self._scene()
         yield from self._think()
 
-    def on_begin(self, asked: Begin) -> Answers:
-        """Another start and goal."""
+    def on_begin(self, asked: Recorded) -> Answers:
+        """Start at a recorded frame; the goal lies ahead of it in the same episode."""
         self._left = 0
         _ = self.agents
         self._begin(asked.episode, asked.frame)
@@ -268,13 +250,11 @@ class Planning(Part):
         """What does not change: planners, settings, handles."""
         config = self.agents[0].config
         settings = {f: getattr(config, f) for f in Settings.__dataclass_fields__}
-        store, heldout = self.first.run.store, self.first.run.split.heldout
         return {
             "agents": self._numbers,
             "planners": list(PLANNERS),
             "settings": settings,
             "handles": list(self.first.handles),
-            "heldout": heldout.tolist(),
-            "lengths": store.ep_len[heldout].tolist(),
+            **self.first.recordings(),
             "ahead": config.goal_offset,
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket as sockets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -23,9 +23,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from lrc_jepa.errors import BadInput
+from lrc_jepa.studio.contents import Contents
 from lrc_jepa.studio.inbox import Inbox
 from lrc_jepa.studio.messages import Answers, to_text
-from lrc_jepa.studio.opened import Opened
 from lrc_jepa.studio.session import Session
 
 T = TypeVar("T")
@@ -45,10 +45,10 @@ HEADERS = {
 
 
 class Studio:
-    """The runs that are shown, and the pages that look at them."""
+    """What is shown, and the pages that look at it."""
 
-    def __init__(self, opened: Sequence[Opened], token: str | None = None) -> None:
-        self.opened = opened
+    def __init__(self, contents: Contents, token: str | None = None) -> None:
+        self.contents = contents
         self.token = token or secrets.token_urlsafe(18)
         self.sessions: set[Session] = set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
@@ -58,7 +58,8 @@ class Studio:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def close(self) -> None:
-        """Let the thread end."""
+        """Let the threads end."""
+        self.contents.close()
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def application(self) -> Starlette:
@@ -76,7 +77,7 @@ class Studio:
     async def _talk(self, socket: WebSocket) -> None:
         """One page, from opening to closing."""
         await socket.accept()
-        session, inbox = Session(self.opened), Inbox()
+        session, inbox = Session(self.contents), Inbox()
         self.sessions.add(session)
         reading = asyncio.create_task(_read(socket, inbox))
         answering = asyncio.create_task(self._answer(socket, session, inbox))
@@ -93,12 +94,11 @@ class Studio:
         await self._send(socket, session.hello())
         while True:
             running = session.running
-            question = inbox.take() if running else await inbox.wait()
+            question = await inbox.wait(running.pace if running else None)
             if question is not None:
                 await self._send(socket, session.answer(*question))
             elif running is not None:
-                await self._send(socket, running.go_on())
-                await asyncio.sleep(running.pace)
+                await self._send(socket, session.go_on(running))
 
     async def _send(self, socket: WebSocket, answers: Answers) -> None:
         """Send answers as they are found; another page may have its turn after each."""

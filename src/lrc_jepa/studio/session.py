@@ -2,38 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from lrc_jepa.errors import BadInput
+from lrc_jepa.studio.contents import Contents
+from lrc_jepa.studio.episodes import Episodes
+from lrc_jepa.studio.imagination import Imagination
 from lrc_jepa.studio.messages import Answers, Part
-from lrc_jepa.studio.opened import Opened
 from lrc_jepa.studio.planning import Planning
+from lrc_jepa.studio.runs import Runs
+from lrc_jepa.studio.streams import Streams
 
 
 class Session:
     """What one page has in hand; the models behind it are shared by all pages."""
 
-    def __init__(self, opened: Sequence[Opened]) -> None:
-        self.opened = opened
-        self.parts: dict[str, Part] = {part.name: part for part in (Planning(opened),)}
+    def __init__(self, contents: Contents) -> None:
+        self.contents = contents
+        models, parts = contents.models, list[Part]()
+        if any(one.world is not None for one in models):
+            parts.append(Planning(models))
+        if models:
+            parts += [Streams(models), Imagination(models)]
+        if contents.collections:
+            parts.append(Episodes(contents.collections))
+        if contents.folders:
+            parts.append(Runs(contents.folders))
+        self.parts = {part.name: part for part in parts}
 
     def hello(self) -> Answers:
         """What a page is told first."""
-        acts = any(one.world is not None for one in self.opened)
-        names = [name for name in self.parts if acts or name != Planning.name]
-        yield {"tell": "hello", "runs": [one.to_json() for one in self.opened], "parts": names}
+        runs = [one.to_json() for one in self.contents.models]
+        yield {"tell": "hello", "runs": runs, "title": self.contents.title, "parts": list(self.parts)}
 
     def answer(self, part: str, word: str, fields: Mapping[str, Any]) -> Answers:
         """Answer one question; what cannot be done is told in a sentence."""
-        try:
-            if part not in self.parts:
-                raise BadInput(f"the studio has no part {part!r}")
-            yield from self.parts[part].answer(word, fields)
-        except BadInput as error:
-            yield {"tell": "refused", "ask": f"{part}.{word}", "sentence": str(error)}
+        if part in self.parts:
+            yield from _told(f"{part}.{word}", self.parts[part].answer(word, fields))
+        else:
+            yield {"tell": "refused", "ask": f"{part}.{word}", "sentence": f"the studio has no part {part!r}"}
 
     @property
     def running(self) -> Part | None:
-        """The part that goes on by itself, if one does."""
-        return next((part for part in self.parts.values() if part.running), None)
+        """The part that goes on by itself, if one does; of several, the one in the greatest hurry."""
+        return min((p for p in self.parts.values() if p.running), key=lambda p: p.pace, default=None)
+
+    def go_on(self, part: Part) -> Answers:
+        """The next piece of what a part does by itself."""
+        yield from _told(part.name, part.go_on())
+
+
+def _told(name: str, answers: Answers) -> Answers:
+    try:
+        yield from answers
+    except BadInput as error:
+        yield {"tell": "refused", "ask": name, "sentence": str(error)}

@@ -3,8 +3,12 @@
 import { $, make, copy } from "./page.js";
 import { Talk } from "./talk.js";
 import { Plan } from "./plan.js";
+import { Streams } from "./streams.js";
+import { Imagine } from "./imagine.js";
+import { Episodes } from "./episodes.js";
+import { Runs } from "./runs.js";
 
-const PARTS = { plan: ["Plan", Plan] };
+const PARTS = { plan: ["Plan", Plan], streams: ["Streams", Streams], imagine: ["Imagine", Imagine], episodes: ["Episodes", Episodes], runs: ["Runs", Runs] };
 const parts = {};
 let shown = "";
 let runs = [];
@@ -36,7 +40,7 @@ function told(answer) {
 
 function hello(answer) {
   runs = answer.runs;
-  document.title = `${runs.map(r => r.label).join(", ")} · lrc studio`;
+  document.title = `${answer.title} · lrc studio`;
   $(".runs").replaceChildren(...runs.map(run => {
     const dot = make("i", { class: "dot" });
     dot.style.color = run.colour;

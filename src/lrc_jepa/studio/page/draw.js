@@ -1,5 +1,7 @@
 // Pictures on canvases, and curves.
 
+import { figure } from "./page.js";
+
 const latest = new WeakMap(); // the newest picture asked for on each canvas: an older one may arrive later
 
 // Draw a picture, or one frame of a sheet of frames side by side.
@@ -25,28 +27,41 @@ export function svg(tag, attributes = {}, text) {
 
 export const points = path => (path || []).map(([x, y]) => `${x},${y}`).join(" ");
 
-// Lines over a common axis: {values, class, name}; gaps where a value is null.
-export function curve(element, lines, { height = 96, logarithmic = false, low, high, marks = [] } = {}) {
-  const width = element.clientWidth || 300;
-  const scale = v => logarithmic ? Math.log10(Math.max(v, 1e-12)) : v;
-  const all = lines.flatMap(l => l.values.filter(v => v != null).map(scale));
-  if (!all.length) { element.replaceChildren(); return; }
+const PLAIN = { height: 96, logarithmic: false, low: null, high: null, marks: [], labels: false, upto: null };
+
+// Lines over common axes: {values, xs, class, colour, dashed, dot}; gaps where a value is null. Without xs, values
+// stand at 0, 1, 2, …; answers with the two scales, for whoever draws more.
+export function curve(element, lines, options = {}) {
+  const { height, logarithmic, low, high, marks, labels, upto } = { ...PLAIN, ...options };
+  const width = element.clientWidth || 300, room = labels ? 46 : 0;
+  const known = v => v != null && (!logarithmic || v > 0);
+  const scale = v => logarithmic ? Math.log10(v) : v;
+  const all = lines.flatMap(l => l.values.filter(known).map(scale));
+  if (!all.length) { element.replaceChildren(); return null; }
+  const at = (line, i) => line.xs ? line.xs[i] : i;
+  const last = upto ?? Math.max(1, ...lines.map(l => l.values.length ? at(l, l.values.length - 1) : 0));
   const least = low ?? Math.min(...all), most = high ?? Math.max(...all), span = most - least || 1;
-  const count = Math.max(...lines.map(l => l.values.length));
-  const x = i => count > 1 ? i * width / (count - 1) : width / 2;
+  const x = v => room + v * (width - room - 4) / last;
   const y = v => 4 + (height - 8) * (1 - (scale(v) - least) / span);
   element.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  const parts = [svg("line", { class: "axis", x1: 0, x2: width, y1: height - 4, y2: height - 4 })];
-  for (const at of marks) parts.push(svg("line", { class: "mark", x1: x(at), x2: x(at), y1: 0, y2: height }));
+  const parts = [svg("line", { class: "axis", x1: room, x2: width, y1: height - 4, y2: height - 4 })];
+  if (labels) {
+    const shown = v => figure(logarithmic ? 10 ** v : v);
+    parts.push(svg("text", { x: room - 6, y: 12, "text-anchor": "end" }, shown(most)), svg("text", { x: room - 6, y: height - 4, "text-anchor": "end" }, shown(least)));
+  }
+  for (const mark of marks) parts.push(svg("line", { class: "mark", x1: x(mark), x2: x(mark), y1: 0, y2: height }));
   for (const line of lines) {
     let path = "", pen = "M";
-    line.values.forEach((v, i) => { if (v == null) { pen = "M"; return; } path += `${pen}${x(i).toFixed(1)} ${y(v).toFixed(1)}`; pen = "L"; });
-    const drawn = svg("path", { class: `line ${line.class || ""}`, d: path });
+    line.values.forEach((v, i) => { if (!known(v)) { pen = "M"; return; } path += `${pen}${x(at(line, i)).toFixed(1)} ${y(v).toFixed(1)}`; pen = "L"; });
+    const drawn = svg("path", { class: `line ${line.class || ""}${line.dashed ? " dashed" : ""}`, d: path });
     if (line.colour) drawn.style.stroke = line.colour;
     parts.push(drawn);
-    const last = line.values.findLastIndex(v => v != null);
-    if (line.dot) parts.push(svg("circle", { class: "now", cx: x(last), cy: y(line.values[last]), r: 3.5 }));
+    const end = line.values.findLastIndex(known);
+    if (!line.dot || end < 0) continue;
+    const dot = svg("circle", { class: "now", cx: x(at(line, end)), cy: y(line.values[end]), r: 3.5 });
+    if (line.colour) dot.style.fill = line.colour;
+    parts.push(dot);
   }
   element.replaceChildren(...parts);
-  return { x, y };
+  return { x, y, last, room, width };
 }

@@ -1,0 +1,149 @@
+"""What a studio was given to show: models, datasets, and folders of runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from lrc_jepa.console import warn
+from lrc_jepa.data.findings import Report
+from lrc_jepa.data.store import Store
+from lrc_jepa.data.validate import validate
+from lrc_jepa.errors import BadInput
+from lrc_jepa.files import read_json_list, write_json
+from lrc_jepa.report.run_rows import read_runs
+from lrc_jepa.run import CONFIG, Run
+from lrc_jepa.studio.opened import Opened
+
+
+class Validation:
+    """`lrc data validate` in a thread of its own: it reads every frame, which may take minutes."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.done, self.total = store, 0, len(store.pixels)
+        self.report: Report | None = None
+        self.failure = ""
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether it is being looked over just now."""
+        return self._thread is not None and self.report is None and not self.failure
+
+    def start(self) -> None:
+        """Begin, unless that was done before."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="validate", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Look no further, and wait until that is so."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _work(self) -> None:
+        try:
+            self.report = validate(self.store, self._progress)
+        except (BadInput, OSError) as error:
+            self.failure = str(error)
+
+    def _progress(self, done: int, total: int) -> None:
+        self.done = done
+        if self._stop.is_set():
+            raise BadInput("the studio was closed")
+
+
+class Collection:
+    """A dataset that is shown: what is wrong with it, and which of its episodes are to be dropped.
+
+    The marks lie in a file beside the dataset, a JSON list of episode numbers, from one studio to the next.
+    """
+
+    def __init__(self, store: Store, model: Opened | None = None) -> None:
+        self.store, self.model = store, model
+        self.validation = Validation(store)
+        self.marks_file = store.path.with_name(f"{store.path.name}.drop.json")
+
+    @cached_property
+    def marked(self) -> set[int]:
+        """Numbers of the episodes to drop."""
+        if not self.marks_file.exists():
+            return set()
+        found = read_json_list(self.marks_file, "the list of episodes to drop")
+        if not all(type(number) is int and 0 <= number < self.store.episodes for number in found):
+            raise BadInput(f"{self.marks_file} names episodes that this dataset does not have")
+        return set(found)
+
+    def mark(self, episode: int, drop: bool) -> None:
+        """Mark an episode, or no longer; written at once."""
+        changed = self.marked | {episode} if drop else self.marked - {episode}
+        write_json(self.marks_file, sorted(changed))
+        self.marked = changed
+
+    @cached_property
+    def heldout(self) -> frozenset[int]:
+        """Episodes that the model was not trained on; none where there is no model."""
+        return frozenset() if self.model is None else frozenset(self.model.run.split.heldout.tolist())
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All that is shown."""
+
+    models: Sequence[Opened] = ()
+    collections: Sequence[Collection] = ()
+    folders: Sequence[Path] = ()
+    """Of runs, trained or being trained."""
+
+    @property
+    def title(self) -> str:
+        """What the window is called."""
+        named = [one.label for one in self.models] or [c.store.path.name for c in self.collections]
+        return ", ".join(named or [folder.name for folder in self.folders])
+
+    def close(self) -> None:
+        """End what was begun."""
+        for collection in self.collections:
+            collection.validation.stop()
+
+
+def _is_dataset(path: Path) -> bool:
+    return (path / "meta.json").is_file()
+
+
+def _has_begun(path: Path) -> bool:
+    """Whether it is a run that is being trained and has no checkpoint yet."""
+    return (path / CONFIG).is_file() and not (path / "checkpoints").is_dir()
+
+
+def _labels(runs: Sequence[Run]) -> list[str]:
+    folders = [run.folder for run in runs]
+    if len(set(folders)) == len(folders) and all((folder / CONFIG).is_file() for folder in folders):
+        return [source.label for source in read_runs(folders)]
+    return [f"{run.config.system}, step {run.checkpoint.step}" for run in runs]
+
+
+def open_all(paths: Sequence[Path], data: Path | None = None, device: str = "auto") -> Contents:
+    """Load runs, checkpoints and datasets; what cannot be used is refused here."""
+    begun = [path for path in paths if _has_begun(path)]
+    for path in begun:
+        warn(f"{path} has no checkpoint yet: only its training is shown")
+    runs = [
+        Run(path, data=data, device=device) for path in paths if path not in begun and not _is_dataset(path)
+    ]
+    for run in runs:
+        run.split  # noqa: B018 - loads model and data, and sees whether they fit
+    models = [Opened(run, label) for run, label in zip(runs, _labels(runs), strict=True)]
+    collections = {
+        model.run.store.path.resolve(): Collection(model.run.store, model) for model in reversed(models)
+    }
+    for path in paths:
+        if _is_dataset(path) and path.resolve() not in collections:
+            collections[path.resolve()] = Collection(Store(path))
+    folders = [run.folder for run in runs if (run.folder / CONFIG).is_file()]
+    return Contents(models, list(collections.values()), [*dict.fromkeys([*folders, *begun])])
