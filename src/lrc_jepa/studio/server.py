@@ -86,8 +86,11 @@ class Studio:
         finally:
             for task in (reading, answering):
                 task.cancel()
-            await asyncio.gather(reading, answering, return_exceptions=True)
+            ended = await asyncio.gather(reading, answering, return_exceptions=True)
             self.sessions.discard(session)
+        for failure in ended:
+            if isinstance(failure, Exception) and not isinstance(failure, WebSocketDisconnect):
+                raise failure  # a defect: the server says where
 
     async def _answer(self, socket: WebSocket, session: Session, inbox: Inbox) -> None:
         """Answer questions as they come; between them, go on with what runs by itself."""
