@@ -31,6 +31,7 @@ BASE = {
     "config",
     "config_tree",
     "console",
+    "wire",
     "__init__",
 }
 ORDER = [
@@ -42,9 +43,11 @@ ORDER = [
     "training",
     "plan",
     "run",
+    "deploy",
     "evaluate",
     "report",
     "library",
+    "drive",
     "studio",
     "bench",
     "commands",

@@ -175,3 +175,57 @@ def test_the_same_seed_and_episode_give_the_same_plan():
 
     assert np.array_equal(acted(walker(), 1), acted(walker(), 1))
     assert not np.array_equal(acted(walker(), 1), acted(walker(), 2))  # the next episode draws anew
+
+
+def test_a_plan_is_made_for_where_the_actions_on_their_way_will_lead():
+    ahead = np.float32([[[0.1, 0.2], [0.3, -0.4]]])
+    early, late = walker(), walker()
+    for policy in (early, late):
+        policy.reset(picture(9, 9))
+    early.look(picture(5, 5), None)
+    seen = early.controller.state.clone()
+    found = early.plan_after(ahead)
+    moved = torch.from_numpy(NORMALIZER.normalize(ahead)).sum(dim=1)
+    imagined = seen[:, 0] + moved + 0.1 * torch.sin(3 * seen[:, 0])  # Walk's own rule
+    late.look(picture(5, 5), None)
+    late.controller._states = imagined[:, None, None]
+    assert np.array_equal(found, late.plan_after(ahead[:, :0])) and found.shape[1:] == (4, 2)
+    assert torch.equal(early.controller.state, seen)  # what was imagined is forgotten
+    assert not np.array_equal(found, walker_from(picture(5, 5)).plan_after(ahead[:, :0]))
+
+
+def walker_from(frame):
+    policy = walker()
+    policy.reset(picture(9, 9))
+    policy.look(frame, None)
+    return policy
+
+
+def test_the_history_of_such_a_plan_is_what_was_seen_and_then_what_was_imagined():
+    policy, blocks = walker_from(picture(3, 3)), []
+    policy.look(picture(4, 4), np.float32([[0.1, 0.2, 0.1, 0.2]]))
+    policy.controller.solve = lambda start: blocks.append(
+        (
+            policy.controller._states.clone(),
+            policy.controller._blocks.clone(),
+            policy.controller._sent.clone(),
+        )
+    )
+    ahead = torch.tensor([[[0.5, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.5]]])
+    policy.controller.solve_after(ahead)
+    states, done, sent = blocks[0]
+    assert states.shape[1] == 3 and states[0, 0, 0, 0] == 4  # of K = 3 the newest: one seen, two imagined
+    assert torch.equal(done, ahead) and torch.equal(sent, ahead[:, -1:])
+    policy.controller.solve_after(ahead[:, :1])
+    states, done, _ = blocks[1]
+    assert states[0, :2, 0, 0].tolist() == [3, 4] and torch.equal(done[:, 1:], ahead[:, :1])
+
+
+def test_looking_and_planning_by_hand_is_what_act_does():
+    by_act, by_hand = walker(), walker()
+    for policy in (by_act, by_hand):
+        policy.reset(picture(9, 9))
+    acted = np.stack([by_act.act(picture(5, 5)) for _ in range(4)])
+    by_hand.look(picture(5, 5), None)
+    assert np.array_equal(acted, by_hand.plan_after(np.zeros((1, 0, 2), np.float32))[0, :4])
+    assert float(by_hand.controller.distance()[0]) == (9 - 5) ** 2 * 2

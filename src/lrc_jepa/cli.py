@@ -31,6 +31,7 @@ COMMANDS = {
     "lab": "every experiment that applies to a run, and one page",
     "theory": "train in a world whose optimum is known, and compare with the theorem",
     "report": "write one page about one or several runs",
+    "drive": "try the real-time loop against a simulator, in wall-clock time",
     "studio": "open a page in the browser, and see a world model think",
     "results": "what kept runs have reached; keep more of them",
     "bench": "measure how fast training, planning and the worlds are here",

@@ -13,6 +13,7 @@ from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.plan.goals import Goal, check_frames
 from lrc_jepa.plan.planners import shift, solve
 from lrc_jepa.plan.problem import Box, Plan, Problem, Watch, join
+from lrc_jepa.plan.rollout import rollout
 from lrc_jepa.plan.search import TooShort, now
 from lrc_jepa.protocols import WorldModel
 
@@ -89,6 +90,32 @@ class Controller:
         return LatentCost(
             self.model, self._states[rows], self._blocks[rows], self.goal.part(rows), self.config
         )
+
+    @torch.inference_mode()
+    def distance(self) -> Tensor:
+        """How far the newest state is from the goal (B,), by the goal's own measure."""
+        return self.goal.distance(self.model, self.state[:, None], slice(None))[:, 0]
+
+    @torch.inference_mode()
+    def solve_after(self, blocks: Tensor, start: Tensor | None = None) -> Solved:
+        """Plan for the time when the normalised `blocks` (B,n,A), now on their way, are carried out.
+
+        The states after each of them are imagined from what was seen. Together with the newest states that
+        were seen they are the history of the search, and are forgotten after it: what is seen goes before.
+        """
+        if self._states is None or self._blocks is None:
+            raise BadInput("a controller must begin with a frame before it plans")
+        seen, longest = (self._states, self._blocks, self._sent), self.model.spec.history
+        if blocks.shape[1]:
+            imagined = rollout(self.model, self._states, self._blocks, blocks, self.config.rollout)
+            self._states = torch.cat([self._states, imagined], dim=1)[:, -longest:]
+            done = torch.cat([self._blocks, blocks], dim=1)
+            self._blocks = done[:, done.shape[1] - self._states.shape[1] + 1 :]
+            self._sent = blocks[:, -1:]
+        try:
+            return self.solve(start)
+        finally:
+            self._states, self._blocks, self._sent = seen
 
     @torch.inference_mode()
     def solve(self, start: Tensor | None = None) -> Solved:

@@ -70,6 +70,11 @@ class Agenda:
         block = self._actions[:, self._at - self.skip : self._at]
         return block.reshape(len(block), -1)
 
+    @property
+    def rest(self) -> Actions:
+        """What is still to be carried out (B,m,a)."""
+        return self._actions[:, self._at :]
+
     def fill(self, blocks: Tensor) -> None:
         """Take normalised blocks (B,m,A) as raw actions within the bounds."""
         raw = self.deployment.normalizer.denormalize(blocks.cpu().numpy())
@@ -114,6 +119,10 @@ class Policy:
         """Plans made since `reset`."""
         self._propose, self._episodes, self._begun_before = propose, episodes, 0
         self._controller: Controller | None = None
+
+    def number(self, *episodes: int) -> None:
+        """Number the generators of the next `reset`, as `episodes` does for all."""
+        self._episodes = episodes
 
     def reset(
         self, goal: Frames | Goal, frames: Frames | None = None, actions: Actions | None = None
@@ -162,18 +171,40 @@ class Policy:
 
     def observe(self, frame: Frames | None) -> None:
         """Take in the frame that a block begins with; `act` does this by itself."""
-        controller = self.controller
         if frame is None:
             raise BadInput("a block begins here: the policy must see a frame")
+        self.look(frame, self._agenda.done if self._begun else None)
+
+    def look(self, frame: Frames, done: Actions | None) -> None:
+        """Take in a frame (h,w,3) or frames (B,h,w,3), after the raw block `done` was carried out.
+
+        `done` (B,A) is what the robot was told since the frame before; without it a past is not known, or
+        is the one that `reset` was given. Who carries plans out by himself looks and plans with
+        `plan_after`; `act` does both.
+        """
+        controller = self.controller
         self._alone = frame.ndim == 3
         seen = self._see(frame[None] if self._alone else frame)
         if len(seen) != controller.goal.problems:
             raise BadInput(f"{len(seen)} frames do not fit {controller.goal.problems} goals")
-        if self._begun:
-            controller.observe(seen, self._normalised(self._agenda.done))
+        if done is not None and self._begun:
+            controller.observe(seen, self._normalised(done))
         else:
             self._begin(controller, seen)
-        self._begun = True
+        self._begun, self._past = True, None
+
+    def plan_after(self, ahead: Actions) -> Actions:
+        """The raw actions (B,m,a) to send once `ahead` (B,n,a), now on their way, are carried out.
+
+        `ahead` is whole blocks, and may be none: where the robot is by then is imagined. The answer is the
+        `execute` first blocks of a plan.
+        """
+        blocks = self._normalised(ahead.reshape(len(ahead), -1, self.deployment.spec.action_dim))
+        self.solved = self.controller.solve_after(blocks)
+        self.decided += 1
+        agenda = Agenda(self.deployment)
+        agenda.fill(self.solved.plan.actions[:, : self.config.execute])
+        return agenda.rest
 
     def _begin(self, controller: Controller, seen: Tensor) -> None:
         """Start from the newest frames (B,3,s,s) and the past that `reset` was given."""

@@ -1,0 +1,43 @@
+"""A camera that may hang, read in a thread of its own: the loop only ever asks for the newest frame."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from lrc_jepa.arrays import Frames
+from lrc_jepa.deploy.robot import Observation
+
+
+class Camera:
+    """Calls `read`, which waits for the next frame, over and over; a frame counts from when it came.
+
+    A `read` that hangs or fails leaves the last frame to grow old, which the loop notices.
+    """
+
+    def __init__(self, read: Callable[[], Frames]) -> None:
+        self._read, self._newest, self._closed = read, None, threading.Event()
+        self.error = ""
+        """Why the camera was given up, if it was."""
+        self._thread = threading.Thread(target=self._watch, name="camera", daemon=True)
+        self._thread.start()
+
+    _newest: Observation | None
+
+    def newest(self) -> Observation | None:
+        """The newest frame; None before the first."""
+        return self._newest
+
+    def close(self) -> None:
+        """Read no more; a `read` that hangs is left to itself."""
+        self._closed.set()
+
+    def _watch(self) -> None:
+        while not self._closed.is_set():
+            try:
+                frame = self._read()
+            except Exception as error:  # noqa: BLE001 - a driver may raise anything
+                self.error = str(error) or type(error).__name__
+                return
+            self._newest = Observation(frame, time.monotonic())

@@ -1,0 +1,251 @@
+"""The real-time loop: an action in every period, whatever becomes of camera and planner.
+
+While block k is carried out the plan for what follows is made: the planner is told the frame at which the block
+begins and the actions that are on their way, imagines where they lead, and plans from there. What was seen goes
+before what was imagined: a frame is taken in at the beginning of every block.
+
+Whenever something is wrong in a period, the fallback is sent in that same period, and what was planned waits; when all
+is well again it goes on where it was. That is right when the fallback makes the robot stand still. A plan that waited
+longer than a block is made anew from what is seen then.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from lrc_jepa.arrays import Actions
+from lrc_jepa.deploy.log import Log
+from lrc_jepa.deploy.planner import Aim, Fault, Planned, Planner, Seen
+from lrc_jepa.deploy.robot import Clock, Observation, Robot, WallClock
+from lrc_jepa.deploy.settings import Settings
+from lrc_jepa.deploy.summary import Summary
+from lrc_jepa.errors import BadInput
+
+TRIES = 3  # starts of a planner without a plan from it, before the loop gives up
+WAITING = ("first frame", "first plan")  # a robot that does not move yet is not late
+
+
+class Loop:
+    """Drives one robot to one goal."""
+
+    def __init__(
+        self,
+        robot: Robot,
+        planner: Planner,
+        aim: Aim,
+        settings: Settings,
+        log: Log,
+        *,
+        episode: int = 0,
+        clock: Clock | None = None,
+    ) -> None:
+        """The planner's model is loaded; `episode` numbers the generator of the search."""
+        facts = planner.facts
+        if facts is None:
+            raise BadInput("a planner must have loaded its model before a loop begins")
+        self.robot, self.planner, self.aim, self.settings, self.log = robot, planner, aim, settings, log
+        self.episode, self.clock = episode, clock or WallClock()
+        # What is sent are commands; an action of the model may join several.
+        self.joined = int(facts["commands"])
+        self.block, self.width = int(facts["block"]) * self.joined, int(facts["action_width"]) // self.joined
+        self.period = 1 / settings.rate_for(facts) / self.joined
+        low, high = (np.float32(facts[name][: self.width]) for name in ("action_low", "action_high"))
+        self.zero = np.clip(np.zeros(self.width, np.float32), low, high)
+        self.summary = Summary()
+        self._plan: Actions = np.zeros((0, self.width), np.float32)  # being carried out
+        self._at = 0
+        self._next: Actions | None = None
+        self._asked: tuple[int, float] | None = None  # number and time of the open question
+        self._done: deque[Actions] = deque(maxlen=self.block)  # of plans, the newest last
+        self._known_past = False  # whether the planner saw the beginning of the block before
+        self._last: Actions | None = None  # command
+        self._waited = 0  # periods that a plan in hand was held up
+        self._loading: float | None = None  # since when a planner is being started anew
+        self._tries = 0  # starts since the last plan
+        self._trouble = ""
+        self._distance: float | None = None
+
+    def run(self) -> Summary:
+        """Drive until the goal, the time, or a human's word; the robot is stopped however it ends."""
+        try:
+            self.planner.begin(self.aim, self.episode)
+            self._begun = self.clock.now()
+            number, ended = 0, self._ended()
+            while not ended:
+                due = self._begun + number * self.period
+                overslept = max(0, int((self.clock.now() - due) / self.period))
+                self.summary.missed(overslept)
+                number += overslept
+                self._tick(number, due + overslept * self.period)
+                number += 1
+                if not (ended := self._ended()):
+                    self.clock.sleep_until(self._begun + number * self.period)
+                    ended = self._ended()
+            self.summary.ended = ended
+        except KeyboardInterrupt:
+            self.summary.ended = "a human's word (interrupted)"
+            raise
+        finally:
+            self.robot.stop()
+            self.log.put({"kind": "end", "episode": self.episode, **self.summary.to_json()})
+        return self.summary
+
+    def _ended(self) -> str:
+        """Why the drive is over; empty while it is not."""
+        asked, past = self.settings, self.clock.now() - self._begun
+        if word := asked.word():
+            return f"a human's word ({word})"
+        if self._trouble and asked.fallback == "stop" and self._trouble not in WAITING:
+            return f"stopped: {self._trouble}"
+        if self._tries > TRIES:
+            return f"the planner was started anew {TRIES} times and made no plan"
+        if self._trouble == "first frame" and past > asked.patience:
+            return "no frame came"
+        if asked.reached is not None and self._distance is not None and self._distance <= asked.reached:
+            return f"the goal: distance {self._distance:.4g}, at most {asked.reached:g}"
+        if asked.actions is not None and self.summary.actions >= asked.actions:
+            return f"{asked.actions} actions"
+        if asked.seconds is not None and past >= asked.seconds:
+            return f"{asked.seconds:g} seconds"
+        return ""
+
+    def _tick(self, number: int, due: float) -> None:
+        """One period: hear, look, choose, send, write down."""
+        begun = self.clock.now()
+        trouble = self._hear()
+        seen = self.robot.observe()
+        trouble = trouble or self._look(seen)
+        if not trouble and seen is not None:
+            trouble = self._prepare(seen)
+        self._trouble = trouble
+        action = self._fallback() if trouble else self._take()
+        if action is not None:
+            self.robot.act(action)
+            self._last = action
+        sent = self.clock.now()
+        self.summary.period(trouble, sent - due, self.period, waiting=trouble in WAITING)
+        age = None if seen is None else round(1000 * (begun - seen.time), 3)
+        self.log.put(
+            {
+                "kind": "period",
+                "episode": self.episode,
+                "number": number,
+                "why": trouble,
+                "did": "plan" if not trouble else self.settings.fallback if action is not None else "nothing",
+                "action": None if action is None else [float(x) for x in action],
+                "lag_ms": round(1000 * (begun - due), 3),
+                "sent_ms": round(1000 * (sent - due), 3),
+                "frame_age_ms": age,
+                "distance": self._distance,
+            }
+        )
+
+    def _hear(self) -> str:
+        """Take in what the planner said; what is wrong with it."""
+        try:
+            for answer in self.planner.hear():
+                self._take_in(answer)
+            if self._asked and self.clock.now() - self._asked[1] > self.settings.patience:
+                raise Fault("planner hung")
+        except Fault as fault:
+            return self._restart(str(fault))
+        return "" if self._loading is None else self._load(self._loading)
+
+    def _take_in(self, answer: Planned | Seen) -> None:
+        if isinstance(answer, Seen):
+            self._distance = answer.distance
+        elif self._asked and answer.number == self._asked[0]:
+            waited = self.clock.now() - self._asked[1]
+            self.summary.plans += 1
+            self.summary.plan_ms.append(1000 * waited)
+            told = {"search_ms": round(1000 * answer.seconds, 3), "cost": answer.cost}
+            self._note("plan", waited_ms=round(1000 * waited, 3), **told)
+            self._next, self._asked, self._tries = answer.actions.reshape(-1, self.width), None, 0
+
+    def _restart(self, why: str) -> str:
+        """Start the planner anew; all that it knew is lost."""
+        self._tries += 1
+        self._note("fault", why=why, tries=self._tries)
+        self.planner.restart()
+        self.summary.restarts += 1
+        self._loading = self.clock.now()
+        self._next, self._asked, self._known_past = None, None, False
+        return why
+
+    def _load(self, since: float) -> str:
+        """Whether a planner that is being started anew is ready, and begins."""
+        if self.planner.facts is None:
+            if self.clock.now() - since > self.settings.patience:
+                return self._restart("planner does not start")
+            return "planner starting"
+        self._loading = None
+        self._note("ready")
+        self.planner.begin(self.aim, self.episode)
+        return ""
+
+    def _look(self, seen: Observation | None) -> str:
+        """What is wrong with the newest frame."""
+        if seen is None:
+            return "first frame"
+        if self.clock.now() - seen.time > self.settings.stale * self.period:
+            return "camera stalled"
+        frame = seen.frame
+        if (
+            not isinstance(frame, np.ndarray)
+            or frame.dtype != np.uint8
+            or frame.ndim != 3
+            or frame.shape[2] != 3
+        ):
+            return "camera sent garbage"
+        return ""
+
+    def _prepare(self, seen: Observation) -> str:
+        """See that there is an action for this period; where a block begins, look and ask ahead."""
+        if self._waited > self.block:  # too long ago: the world may have changed
+            self._plan, self._next, self._asked, self._known_past = self._plan[:0], None, None, False
+            self._at = self._waited = 0
+        if self._at == len(self._plan) and self._next is not None:
+            self._plan, self._at, self._next = self._next, 0, None
+        if self._at == len(self._plan):
+            if self._asked is None:  # nothing is on its way: plan from here
+                self._see(seen, None)
+                self._ask(self._plan[:0])
+            return "plan late" if self.summary.actions or self.summary.restarts else "first plan"
+        if self._at % self.block == 0:
+            self._see(seen, np.stack(self._done) if self._known_past else None)
+            ahead = self._plan[self._at :]
+            if len(ahead) <= self.settings.lead * self.block and self._asked is None and self._next is None:
+                self._ask(ahead)
+        return ""
+
+    def _see(self, seen: Observation, done: Actions | None) -> None:
+        self.planner.see(seen.frame, None if done is None else self._joined(done))
+        self._known_past = done is not None or self._at < len(self._plan)
+
+    def _ask(self, ahead: Actions) -> None:
+        self._asked = (self.planner.ask(self._joined(ahead)), self.clock.now())
+
+    def _joined(self, commands: Actions) -> Actions:
+        """Commands as the actions that the model knows."""
+        return commands.reshape(-1, self.width * self.joined)
+
+    def _take(self) -> Actions:
+        """The next action of the plan."""
+        action = self._plan[self._at]
+        self._at, self._waited = self._at + 1, 0
+        self._done.append(action)
+        return action
+
+    def _fallback(self) -> Actions | None:
+        """What is sent when something is wrong; before anything was sent, and to stop, nothing."""
+        self._waited += self._at < len(self._plan)
+        if self._last is None or self.settings.fallback == "stop":
+            return None
+        return self._last if self.settings.fallback == "hold" else self.zero
+
+    def _note(self, kind: str, **told: Any) -> None:
+        after = round(self.clock.now() - self._begun, 4)
+        self.log.put({"kind": kind, "episode": self.episode, "after_s": after, **told})
