@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lrc_jepa.arguments import Positional, choose_verb, parse
 from lrc_jepa.commands.data_convert import convert
+from lrc_jepa.commands.data_edit import drop, merge, split, trim
 from lrc_jepa.commands.data_features import features
 from lrc_jepa.commands.data_io import export, import_, validate
 from lrc_jepa.commands.data_masks import masks
@@ -109,6 +110,10 @@ VERBS = {
     "import": import_,
     "export": export,
     "convert": convert,
+    "drop": drop,
+    "trim": trim,
+    "merge": merge,
+    "split": split,
     "features": features,
     "masks": masks,
 }

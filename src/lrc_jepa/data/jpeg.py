@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -106,14 +106,17 @@ class JpegColumn:
             raise BadInput(
                 f"frames change from {self.shape} to {values.shape[1:]} {values.dtype} between episodes"
             )
-        pictures = [encode(frame, self.quality) for frame in values]
+        self.append_encoded([encode(frame, self.quality) for frame in values])
+
+    def append_encoded(self, pictures: Sequence[bytes]) -> None:
+        """Write further frames that are JPEG already, of this size."""
         data = b"".join(pictures)
         sizes = np.array([len(picture) for picture in pictures], np.int64)
         self._ends.append(self._start + self._size + np.cumsum(sizes))
         self._handle.write(data)
         self._sha.update(data)
         self._size += len(data)
-        self.rows += len(values)
+        self.rows += len(pictures)
 
     def mark(self) -> None:
         """Remember this place for `rewind`; an episode ends here, and a full shard with it."""
@@ -251,13 +254,21 @@ class JpegFrames:
             raise IndexError(f"there are {len(self)} frames, and no row {rows.min()} to {rows.max()}")
         return np.where(rows < 0, rows + len(self), rows)
 
-    def _decode(self, row: int, out: Frames) -> None:
+    def _bytes(self, row: int) -> Array:
+        """The picture of a row as it lies on disk."""
         shard = int(np.searchsorted(self.first_rows, row, side="right")) - 1
         begin, end = int(self.ends[row - 1]) if row else 0, int(self.ends[row])
         start, stop = int(self._first_bytes[shard]), int(self._first_bytes[shard + 1])
         if not start <= begin < end <= stop:
             raise BadInput(f"{self.what} is damaged: frame {row} lies outside of its shard")
-        data = self._map(shard)[begin - start : end - start]
+        return self._map(shard)[begin - start : end - start]
+
+    def encoded(self, row: int) -> bytes:
+        """The picture of a row, not decoded."""
+        return self._bytes(row).tobytes()
+
+    def _decode(self, row: int, out: Frames) -> None:
+        data = self._bytes(row)
         try:
             size = simplejpeg.decode_jpeg_header(data)[:2]
             if size != self.shape[1:3]:

@@ -216,7 +216,7 @@ def check_times(store: Store, seen: Survey) -> Found:
 
 
 def check_duplicates(store: Store, seen: Survey) -> Found:
-    """Episodes that show the same frames."""
+    """Episodes that show the same frames as one before them."""
     groups: dict[bytes, list[int]] = {}
     for episode, mark in enumerate(seen.prints):
         groups.setdefault(mark, []).append(episode)
@@ -226,7 +226,7 @@ def check_duplicates(store: Store, seen: Survey) -> Found:
     count = sum(len(episodes) - 1 for episodes in repeated)
     examples = "; ".join(" = ".join(map(str, e[:4])) for e in repeated[:4])
     sentence = f"{count} episodes repeat the frames of another one ({examples})"
-    return [Finding("warning", "duplicates", sentence, numbers(n for e in repeated for n in e))], {
+    return [Finding("warning", "duplicates", sentence, numbers(n for e in repeated for n in e[1:]))], {
         "duplicates": count
     }
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from lrc_jepa.arrays import Array
 from lrc_jepa.errors import BadInput
 
-Kind = Literal["clean", "varied", "patterned"]
-KINDS: tuple[Kind, ...] = ("clean", "varied", "patterned")
+Kind = Literal["clean", "varied", "patterned", "published"]
+KINDS: tuple[Kind, ...] = ("clean", "varied", "patterned", "published")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class Appearance:
     """A distribution over appearances; each episode draws one vector of factors in [0, 1]."""
 
     kind: Kind = "clean"
-    """clean: one look; varied: colours, light, camera; patterned: a random mosaic."""
+    """clean: one look; varied: colours, light, camera; patterned: a random mosaic; published: drawn as
+    stable-worldmodel draws, slower."""
     factors: int = 9
     """varied: how many of the world's factors differ between episodes, in the order it names them."""
     cells: int = 8
@@ -76,7 +77,7 @@ class Appearance:
     @property
     def width(self) -> int:
         """Length of an episode's vector of factors."""
-        return {"clean": 0, "varied": self.factors, "patterned": 3 * self.cells**2}[self.kind]
+        return {"varied": self.factors, "patterned": 3 * self.cells**2}.get(self.kind, 0)
 
     def sample(self, rng: np.random.Generator) -> NDArray[np.float32]:
         """Draw one episode's factors (F,)."""

@@ -1,7 +1,8 @@
 """Drawing MuJoCo models: fast, without a screen, and with a look that can differ by episode.
 
 Shadows, reflections and multisampling are off: on a processor they cost ten times the rest. Frames
-are drawn twice as large and averaged instead. A model passed here is for drawing only.
+are drawn twice as large and averaged instead. Only the published look has them, drawn at the size and
+in the way that stable-worldmodel draws. A model passed here is for drawing only.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
 from lrc_jepa.envs.mujoco_gl import load_mujoco
+from lrc_jepa.envs.published import SIDE as PUBLISHED_SIDE
+from lrc_jepa.envs.published import reduced
 
 mujoco = load_mujoco()
 SUPERSAMPLE = 2
@@ -104,13 +107,17 @@ def surface_of(model: Any, factors: Array) -> list[int]:
 
 
 class MujocoCamera:
-    """Draws one model from one camera; a single OpenGL context is open at a time."""
+    """Draws one model from one camera; a single OpenGL context is open at a time.
 
-    def __init__(self, model: Any, camera: str) -> None:
-        self.model, self.data = model, mujoco.MjData(model)
+    `published` keeps the model's shadows, reflections and multisampling.
+    """
+
+    def __init__(self, model: Any, camera: str, *, published: bool = False) -> None:
+        self.model, self.data, self.published = model, mujoco.MjData(model), published
         self.camera = model.camera(camera).id
-        model.mat_reflectance[:] = 0
-        model.vis.quality.offsamples = 0
+        if not published:
+            model.mat_reflectance[:] = 0
+            model.vis.quality.offsamples = 0
         self._renderer: Any = None
         self._size = 0
 
@@ -118,15 +125,17 @@ class MujocoCamera:
         if self._size == size:
             return
         self.close()
-        side = size * SUPERSAMPLE
+        side = PUBLISHED_SIDE if self.published else size * SUPERSAMPLE
         self.model.vis.global_.offwidth = self.model.vis.global_.offheight = side
         self._renderer = mujoco.Renderer(self.model, side, side)
         atexit.unregister(self.close)
         atexit.register(self.close)  # runs before the backend, which registered earlier, goes away
-        self._renderer.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = 0
+        self._renderer.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = int(self.published)
         self._size = size
 
-    def draw(self, size: int, poses: Array, dress: Callable[[int], None]) -> NDArray[np.uint8]:
+    def draw(
+        self, size: int, poses: Array, dress: Callable[[int], None] = lambda b: None
+    ) -> NDArray[np.uint8]:
         """Joint positions (B,nq) -> frames (B,size,size,3); `dress(b)` sets the model's look first."""
         self._prepare(size)
         frames = np.empty((len(poses), size, size, 3), np.uint8)
@@ -137,7 +146,11 @@ class MujocoCamera:
             mujoco.mj_comPos(self.model, self.data)
             mujoco.mj_camlight(self.model, self.data)
             self._renderer.update_scene(self.data, camera=self.camera)
-            cv2.resize(self._renderer.render(), (size, size), frames[b], interpolation=cv2.INTER_AREA)
+            drawn = self._renderer.render()
+            if self.published:
+                frames[b] = reduced(drawn, size)
+            else:
+                cv2.resize(drawn, (size, size), frames[b], interpolation=cv2.INTER_AREA)
         return frames
 
     def close(self) -> None:

@@ -80,6 +80,14 @@ def physics() -> tuple[Any, Any]:
 
 
 @cache
+def published_camera() -> MujocoCamera:
+    """dm_control's model as it is, but for its target."""
+    model = _spec().compile()
+    _hide_target(model)
+    return MujocoCamera(model, "fixed", published=True)
+
+
+@cache
 def camera() -> MujocoCamera:
     """The same model with further floors, for drawing only."""
     spec = _spec()
@@ -87,9 +95,13 @@ def camera() -> MujocoCamera:
     model = spec.compile()
     paint_surfaces(model)
     brighten(model, "grid", FLOOR_GAIN)
+    _hide_target(model)
+    return MujocoCamera(model, "fixed")
+
+
+def _hide_target(model: Any) -> None:
     model.geom("target").rgba[3] = 0
     model.geom("target").matid = -1
-    return MujocoCamera(model, "fixed")
 
 
 def advance(states: Array, actions: Array) -> Array:
@@ -145,6 +157,8 @@ class Reacher:
 
     def render(self, size: int) -> NDArray[np.uint8]:
         """Frames (B,size,size,3)."""
+        if self.appearance.kind == "published":
+            return published_camera().draw(size, self._state[:, :2])
         place = camera()
         full = self.appearance.fill(self.factors, CLEAN)
         varied = self.appearance.kind == "varied" and self.appearance.factors > 0

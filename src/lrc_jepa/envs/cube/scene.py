@@ -58,6 +58,20 @@ def lighten(spec: Any, model: Any, cell: float) -> None:
     spec.compiler.boundmass, spec.compiler.boundinertia = 1e-6, 1e-9
 
 
+def publish(xml: str, assets: dict[str, bytes]) -> Any:
+    """OGBench's model as it is, in the colours of tasks from pixels and without its target."""
+    model = mujoco.MjSpec.from_string(xml, assets=assets).compile()
+    paint(model)
+    return model
+
+
+def paint(model: Any) -> None:
+    """Hide the target, and paint the gripper."""
+    model.geom("target_object_0").rgba[3] = 0
+    for name in GRIPPER:
+        model.material(name).rgba[:] = PURPLE
+
+
 def build(xml: str, assets: dict[str, bytes], physics: Any, cell: float = CELL) -> Any:
     """The model to draw with: coarse meshes, further surfaces, and a table that is hidden at first."""
     spec = mujoco.MjSpec.from_string(xml, assets=assets)
@@ -70,7 +84,5 @@ def build(xml: str, assets: dict[str, bytes], physics: Any, cell: float = CELL) 
     paint_surfaces(model)
     brighten(model, "grid", FLOOR_GAIN)
     model.geom("floor").size[2] = FLOOR_SQUARE
-    model.geom("target_object_0").rgba[3] = 0
-    for name in GRIPPER:
-        model.material(name).rgba[:] = PURPLE
+    paint(model)
     return model

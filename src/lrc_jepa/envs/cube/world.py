@@ -123,15 +123,36 @@ def simulator() -> Simulator:
     return Simulator()
 
 
+def _described() -> tuple[str, dict[str, bytes]]:
+    """The scene in words, and the files it is made of."""
+    from ogbench.manipspace import mjcf_utils
+
+    source = simulator().env.mjcf_model
+    return mjcf_utils.to_string(source), mjcf_utils.get_assets(source)
+
+
 @cache
 def camera() -> MujocoCamera:
     """The one place to draw in."""
-    from ogbench.manipspace import mjcf_utils
+    return MujocoCamera(scene.build(*_described(), simulator().model), CAMERA)
 
-    made = simulator()
-    source = made.env.mjcf_model
-    xml, assets = mjcf_utils.to_string(source), mjcf_utils.get_assets(source)
-    return MujocoCamera(scene.build(xml, assets, made.model), CAMERA)
+
+@cache
+def published_camera() -> MujocoCamera:
+    """The same for the published look."""
+    return MujocoCamera(scene.publish(*_described()), CAMERA, published=True)
+
+
+def published_frames(states: Array, size: int) -> NDArray[np.uint8]:
+    """Frames (B,size,size,3) of states (B,s).
+
+    stable-worldmodel draws without asking MuJoCo where things are after the last physics step: what is
+    seen is one step old, where velocities came from.
+    """
+    place, poses = published_camera(), states[:, :NQ].copy()
+    for pose, speed in zip(poses, states[:, NQ : NQ + NV], strict=True):
+        mujoco.mj_integratePos(place.model, pose, speed, -DT)
+    return place.draw(size, poses)
 
 
 def near(states: Array, goals: Array) -> NDArray[np.bool_]:
@@ -190,6 +211,8 @@ class Cube:
 
     def render(self, size: int) -> NDArray[np.uint8]:
         """Frames (B,size,size,3)."""
+        if self.appearance.kind == "published":
+            return published_frames(self._state, size)
         place = camera()
         full = self.appearance.fill(self.factors, CLEAN)
         varied = self.appearance.kind == "varied" and self.appearance.factors > 0

@@ -23,6 +23,7 @@ from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.envs.base import Handle, Mover, World
 from lrc_jepa.envs.pusht.drawing import FACTORS, Painter
 from lrc_jepa.envs.pusht.policies import Pusher, Rambler, Retargeting, Wanderer
+from lrc_jepa.envs.pusht.published import published_frames
 from lrc_jepa.envs.pusht.shape import (
     AGENT_RADIUS,
     BAR,
@@ -150,6 +151,8 @@ class PushT:
 
     def render(self, size: int) -> NDArray[np.uint8]:
         """Frames (B,size,size,3)."""
+        if self.appearance.kind == "published":
+            return published_frames([board.space for board in self.boards], size)
         if size not in self._painters:
             self._painters[size] = Painter(self.appearance, self.factors, size)
         return self._painters[size].draw(self.state())

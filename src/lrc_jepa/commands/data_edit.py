@@ -1,0 +1,205 @@
+"""`lrc data drop`, `trim`, `merge` and `split`: new datasets out of episodes of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from lrc_jepa.arguments import Positional, Unprefixed, parse
+from lrc_jepa.bounds import Checked, Count, Natural, Seed, Share
+from lrc_jepa.console import progress_bar, say
+from lrc_jepa.data import edit
+from lrc_jepa.data.findings import numbers
+from lrc_jepa.data.picking import marked, parse_episodes, read_list
+from lrc_jepa.data.store import Store
+from lrc_jepa.errors import BadInput
+from lrc_jepa.folders import check_writable
+
+Mark = Literal[
+    "error",
+    "warning",
+    "finite",
+    "frames",
+    "actions",
+    "times",
+    "lengths",
+    "duplicates",
+    "relabelled",
+    "alignment",
+]
+
+
+@dataclass(frozen=True)
+class Choice(Checked):
+    """Which episodes; what is said in several ways is put together."""
+
+    episodes: tuple[str, ...] = ()
+    """Numbers and ranges of episodes, such as 0 3 7-9."""
+    from_file: Path | None = None
+    """A file with such numbers and ranges; # begins a comment."""
+    marked: tuple[Mark, ...] = ()
+    """Episodes that lrc data validate marks: with an error or a warning, or by one of its checks."""
+
+    @property
+    def said(self) -> bool:
+        """Whether any episode was asked for."""
+        return bool(self.episodes or self.from_file or self.marked)
+
+    def of(self, store: Store) -> tuple[int, ...]:
+        """The episodes of a dataset that are meant."""
+        found = set(parse_episodes(self.episodes, store.episodes, "--episodes"))
+        if self.from_file is not None:
+            found |= set(parse_episodes(read_list(self.from_file), store.episodes, str(self.from_file)))
+        if self.marked:
+            with progress_bar("looking them over", len(store.pixels)) as bar:
+                found |= set(marked(store, self.marked, lambda done, total: bar.to(done)))
+        return numbers(found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Where the new dataset goes."""
+
+    out: Path
+    """Folder of the new dataset."""
+    overwrite: bool = False
+    """Replace a dataset that is already there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropArgs(Target):
+    """Which dataset, and which of its episodes go."""
+
+    dataset: Positional[Path]
+    """Folder of the dataset."""
+    choice: Unprefixed[Choice] = Choice()
+
+
+@dataclass(frozen=True)
+class Cut(Checked):
+    """How much of an episode goes."""
+
+    first: Natural = 0
+    """Frames to cut off at the beginning."""
+    last: Natural = 0
+    """Frames to cut off at the end."""
+    length: Count | None = None
+    """Most frames to keep, from there on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrimArgs(Target):
+    """Which dataset, which episodes, and what is cut off; left out: all episodes."""
+
+    dataset: Positional[Path]
+    """Folder of the dataset."""
+    cut: Unprefixed[Cut] = Cut()
+    choice: Unprefixed[Choice] = Choice()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeArgs(Target):
+    """Which datasets become one."""
+
+    datasets: Positional[tuple[Path, ...]]
+    """Folders of two or more datasets, in the order in which their episodes shall come."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitArgs(Target):
+    """Which dataset, and which episodes go where."""
+
+    dataset: Positional[Path]
+    """Folder of the dataset."""
+    rest: Path
+    """Folder of a second new dataset, with the other episodes."""
+    share: Share | None = None
+    """Instead of named episodes: a random share of them."""
+    seed: Seed = 0
+    """With --share: decides which."""
+    choice: Unprefixed[Choice] = Choice()
+
+
+@contextmanager
+def _writing(target: Target, frames: int) -> Iterator[dict[str, Any]]:
+    """How the functions of `edit` are to write, with a bar."""
+    check_writable(target.out.parent)
+    with progress_bar("writing", frames) as bar:
+        yield {"overwrite": target.overwrite, "progress": lambda done, total: bar.to(done)}
+
+
+def _told(out: Path) -> dict[str, Any]:
+    made = Store(out)
+    say(f"{made.episodes} episodes, {len(made.pixels)} frames in {out}")
+    return {"data": str(out), "episodes": made.episodes, "frames": len(made.pixels), "hash": made.digest()}
+
+
+def drop(argv: list[str]) -> dict[str, Any]:
+    """`lrc data drop`: a dataset without some of its episodes."""
+    examples = (
+        "lrc data drop DIR --episodes 3 7-9 --out kept",
+        "lrc data drop DIR --marked error duplicates --out kept",
+    )
+    args = parse(DropArgs, argv, "data drop", "Write a dataset without some episodes.", examples=examples)
+    store = Store(args.dataset)
+    chosen = args.choice.of(store)
+    with _writing(args, len(store.pixels)) as how:
+        edit.drop(store, args.out, chosen, **how)
+    say(f"dropped {len(chosen)} episodes: {edit.ranges(chosen)}")
+    return {**_told(args.out), "dropped": list(chosen)}
+
+
+def trim(argv: list[str]) -> dict[str, Any]:
+    """`lrc data trim`: a dataset with episodes cut shorter."""
+    examples = (
+        "lrc data trim DIR --first 10 --out shorter",
+        "lrc data trim DIR --episodes 4 --length 120 --out shorter",
+    )
+    args = parse(TrimArgs, argv, "data trim", "Write a dataset with shorter episodes.", examples=examples)
+    if args.cut == Cut():
+        raise BadInput("nothing would be cut off: pass --first, --last or --length")
+    store = Store(args.dataset)
+    chosen = args.choice.of(store) if args.choice.said else tuple(range(store.episodes))
+    with _writing(args, len(store.pixels)) as how:
+        edit.trim(store, args.out, chosen, asdict(args.cut), **how)
+    return {**_told(args.out), "trimmed": len(chosen), "frames_before": len(store.pixels)}
+
+
+def merge(argv: list[str]) -> dict[str, Any]:
+    """`lrc data merge`: several datasets as one."""
+    examples = ("lrc data merge monday tuesday --out both",)
+    args = parse(MergeArgs, argv, "data merge", "Put datasets together.", examples=examples)
+    stores = [Store(path) for path in args.datasets]
+    with _writing(args, sum(len(store.pixels) for store in stores)) as how:
+        edit.merge(stores, args.out, **how)
+    left_out = sorted({name for store in stores for name in store.columns} - set(edit.common_columns(stores)))
+    if left_out:
+        say(f"left out, as not all datasets have them alike: {', '.join(left_out)}")
+    return {**_told(args.out), "left_out": left_out}
+
+
+def split(argv: list[str]) -> dict[str, Any]:
+    """`lrc data split`: one dataset as two."""
+    examples = (
+        "lrc data split DIR --share 0.1 --out test --rest train",
+        "lrc data split DIR --episodes 0-49 --out first --rest others",
+    )
+    args = parse(SplitArgs, argv, "data split", "Take a dataset apart.", examples=examples)
+    if (args.share is None) == (not args.choice.said):
+        raise BadInput("say which episodes: by --episodes, --from-file or --marked, or by --share")
+    store = Store(args.dataset)
+    chosen = args.choice.of(store) if args.share is None else _random(store, args.share, args.seed)
+    check_writable(args.rest.parent)
+    with _writing(args, len(store.pixels)) as how:
+        edit.split(store, args.out, args.rest, chosen, **how)
+    return {**_told(args.out), "rest": _told(args.rest)}
+
+
+def _random(store: Store, share: float, seed: int) -> tuple[int, ...]:
+    order = np.random.default_rng(seed).permutation(store.episodes)
+    return numbers(order[: round(share * store.episodes)])
