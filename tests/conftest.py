@@ -73,3 +73,20 @@ def trained(tmp_path_factory, store) -> Path:
 def run(tmp_path_factory, trained) -> Path:
     """That run for the tests of one file: rows that they add are not seen by other files."""
     return shutil.copytree(trained, tmp_path_factory.mktemp("runs") / "debug")
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory):
+    """Where commands meet faults, for tests that look at what is left behind."""
+    from faulty import Bench  # builds a library in C
+
+    bench = Bench(tmp_path_factory.mktemp("faults").resolve())
+    yield bench
+    bench.commands.close()
+
+
+@pytest.fixture(scope="module")
+def made(bench):
+    from scenarios import Made
+
+    return Made(bench.folder, bench.must)

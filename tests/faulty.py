@@ -171,6 +171,21 @@ class Bench:
         found += [Fault("write", n, "on") for n in range(1, calls["write"] + 1)]
         return found[:: scenario.stride]
 
+    def _go_on(
+        self, scenario: Scenario, home: Path, told: str, mend: Callable[[], None] = lambda: None
+    ) -> None:
+        """What is left is sound, and once it is mended the next run ends as if nothing had happened."""
+        try:
+            scenario.sound(home)
+            mend()
+            following = self.commands.run(scenario.again(home), home)
+            assert following.code == 0, f"the next run ended with {following}"
+            assert scenario.done(home) == self.expected[scenario.name][1]
+            assert left_over(home) == []
+        except Exception as error:
+            error.add_note(told)
+            raise
+
     def check(self, scenario: Scenario, fault: Fault) -> None:
         """One case: the fault, what is left, and the next run."""
         self.reference(scenario)
@@ -181,15 +196,7 @@ class Bench:
             assert (fault.mode, ended.code) == ("kill", -signal.SIGKILL), told
         else:
             assert ended.code in (0, 2) and "Traceback" not in ended.said, told
-        try:
-            scenario.sound(home)
-            following = self.commands.run(scenario.again(home), home)
-            assert following.code == 0, f"the next run ended with {following}"
-            assert scenario.done(home) == self.expected[scenario.name][1]
-            assert left_over(home) == []
-        except Exception as error:
-            error.add_note(told)
-            raise
+        self._go_on(scenario, home, told)
         name = "killed" if ended.code < 0 else "refused" if ended.code else "unharmed"
         self.counts[name] = self.counts.get(name, 0) + 1
 
@@ -203,16 +210,7 @@ class Bench:
             ended = self.commands.run(scenario.command(home), home)
             told = f"{scenario.name} with {spare} bytes: code {ended.code}, said {ended.said[-2000:]!r}"
             assert ended.code in (0, 2) and "Traceback" not in ended.said, told
-            try:
-                scenario.sound(home)
-                enlarge(used + (1 << 28))
-                following = self.commands.run(scenario.again(home), home)
-                assert following.code == 0, f"the next run ended with {following}"
-                assert scenario.done(home) == self.expected[scenario.name][1]
-                assert left_over(home) == []
-            except Exception as error:
-                error.add_note(told)
-                raise
+            self._go_on(scenario, home, told, lambda: enlarge(used + (1 << 28)))
             name = "full" if ended.code else "fitted"
             self.counts[name] = self.counts.get(name, 0) + 1
 

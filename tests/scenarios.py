@@ -35,31 +35,35 @@ def store_in(folder: Path) -> str | None:
 
 
 @dataclass
-class Collect(Scenario):
+class Dataset(Scenario):
+    """Something that makes a dataset in a folder of the home."""
+
+    folder = "data"
+
+    def sound(self, home: Path) -> object:
+        found = store_in(home / self.folder)
+        assert found or not (self.before / self.folder).exists(), "the old dataset is lost"
+        return found
+
+
+@dataclass
+class Collect(Dataset):
     """A new dataset, or one in the place of another."""
 
     def command(self, home: Path) -> list[str]:
         size = ["--episodes", "3", "--size", "32", "--length", "20"]
         return ["collect", "tworoom", *size, "--out", str(home / "data"), "--overwrite"]
 
-    def sound(self, home: Path) -> object:
-        found = store_in(home / "data")
-        assert found or not (self.before / "data").exists(), "the old dataset is lost"
-        return found
-
 
 @dataclass
-class Import(Scenario):
+class Import(Dataset):
     """An import that goes on where it was cut short."""
+
+    folder = "out"
 
     def command(self, home: Path) -> list[str]:
         source, out = str(home / "push.h5"), str(home / "out")
         return ["data", "import", source, "--out", out, "--size", "16", "--overwrite", "--resume"]
-
-    def sound(self, home: Path) -> object:
-        found = store_in(home / "out")
-        assert found or not (self.before / "out").exists(), "the old dataset is lost"
-        return found
 
 
 @dataclass

@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from calls import at_call
 from safetensors.torch import load_file
 from torch import nn
 from training import CPU, in_processes, make_store, pieces_of, small_run, with_deaths
@@ -356,15 +358,8 @@ def trained_until_killed(data, run, phase):
     """Train on 2 processes, one of which is killed on the way -> what the other one says."""
     victim, module, name, number = PHASES[phase]
     if rank() == victim:
-        sound, calls = getattr(module, name), []
-
-        def deadly(*arguments, **options):
-            calls.append(name)
-            if len(calls) == number:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return sound(*arguments, **options)
-
-        setattr(module, name, deadly)
+        die = partial(os.kill, os.getpid(), signal.SIGKILL)
+        setattr(module, name, at_call(getattr(module, name), number, die))
     return trained(data, run, 6, False)
 
 

@@ -4,23 +4,10 @@ import random
 import shutil
 
 import pytest
-from faulty import Bench, Commands
-from scenarios import Made
+from faulty import Commands
 
 pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler to build the faults with")
 SAMPLE = {"collect over another": 5, "import over another": 5, "features": 2, "resume": 3, "recover": 2}
-
-
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory):
-    bench = Bench(tmp_path_factory.mktemp("faults").resolve())
-    yield bench
-    bench.commands.close()
-
-
-@pytest.fixture(scope="module")
-def made(bench):
-    return Made(bench.folder, bench.must)
 
 
 @pytest.mark.parametrize("name", SAMPLE)

@@ -204,20 +204,24 @@ def test_costs_that_are_not_numbers_are_never_chosen():
         assert torch.isfinite(plan.actions).all() and torch.isfinite(plan.best_cost).all(), name
 
 
-def test_mppi_gives_no_weight_to_infinite_costs():
-    """With three finite candidates among eight elites, the mean is theirs, by the formula."""
+def few_finite(name, **changes):
+    """A plan after one iteration in which three of the candidates cost anything finite, and those (2,3,H,A)."""
     finite = torch.zeros(64, dtype=torch.bool)
     finite[[5, 20, 41]] = True
     seen = []
 
     def cost(plans):
         seen.append(plans.clone())
-        costs = (plans - 0.5).square().sum(dim=(2, 3))
-        return torch.where(finite, costs, torch.inf)
+        return torch.where(finite, (plans - 0.5).square().sum(dim=(2, 3)), torch.inf)
 
-    plan = planned("mppi", cost, config=dataclasses.replace(CONFIG, iterations=1))
-    for b in range(2):
-        few = seen[0][b][finite]
+    plan = planned(name, cost, config=dataclasses.replace(CONFIG, iterations=1, **changes))
+    return plan, seen[0][:, finite]
+
+
+def test_mppi_gives_no_weight_to_infinite_costs():
+    """With three finite candidates among eight elites, the mean is theirs, by the formula."""
+    plan, kept = few_finite("mppi")
+    for b, few in enumerate(kept):
         costs = (few - 0.5).square().sum(dim=(1, 2))
         weights = torch.exp(-(costs - costs.min()) / (0.5 * (costs.max() - costs.min())))
         by_hand = (weights[:, None, None] * few).sum(dim=0) / weights.sum()
@@ -228,17 +232,8 @@ def test_mppi_gives_no_weight_to_infinite_costs():
 
 def test_no_plan_of_infinite_cost_is_an_elite():
     """With three finite candidates the best of them stands for the other five of eight elites."""
-    finite = torch.zeros(64, dtype=torch.bool)
-    finite[[5, 20, 41]] = True
-    seen = []
-
-    def cost(plans):
-        seen.append(plans.clone())
-        return torch.where(finite, (plans - 0.5).square().sum(dim=(2, 3)), torch.inf)
-
-    plan = planned("cem", cost, config=dataclasses.replace(CONFIG, iterations=1, elites=8))
-    for b in range(2):
-        few = seen[0][b][finite]
+    plan, kept = few_finite("cem", elites=8)
+    for b, few in enumerate(kept):
         best = few[(few - 0.5).square().sum(dim=(1, 2)).argmin()]
         assert torch.allclose(plan.actions[b], (few.sum(dim=0) + 5 * best) / 8, atol=1e-6)
 

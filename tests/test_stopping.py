@@ -2,8 +2,10 @@
 
 import os
 import signal
+from functools import partial
 
 import pytest
+from calls import at_call
 from made_formats import episodes, swm_hdf5
 from test_cli import lrc
 from test_writing import Other
@@ -26,15 +28,8 @@ def stop_at(monkeypatch):
     """`stop_at(owner, name, n)`: the n-th call of a function is when the signal comes."""
 
     def arrange(owner, name, number):
-        sound, calls = getattr(owner, name), []
-
-        def stopped(*arguments, **options):
-            calls.append(name)
-            if len(calls) == number:
-                os.kill(os.getpid(), signal.SIGTERM)
-            return sound(*arguments, **options)
-
-        monkeypatch.setattr(owner, name, stopped)
+        stop = partial(os.kill, os.getpid(), signal.SIGTERM)
+        monkeypatch.setattr(owner, name, at_call(getattr(owner, name), number, stop))
 
     return arrange
 

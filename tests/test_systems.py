@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import linear_sum_assignment
+from test_contract import clip_for
 from torch.profiler import ProfilerActivity
 
 from lrc_jepa import cli
@@ -25,7 +26,7 @@ from lrc_jepa.objectives.sigreg import sigreg
 from lrc_jepa.objectives.terms import TERMS
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.recipes import SYSTEMS, get_recipe, reported_name
-from lrc_jepa.types import Clip, Outputs
+from lrc_jepa.types import Outputs
 
 
 def change(config, **model):
@@ -33,14 +34,7 @@ def change(config, **model):
 
 
 def made_up_clip(config, count=6, seed=0, **extra):
-    g = torch.Generator().manual_seed(seed)
-    frames, side = config.clip.history + config.clip.targets, config.model.encoder.image_size
-    return Clip(
-        frames=torch.randint(0, 256, (count, frames, 3, side, side), dtype=torch.uint8, generator=g),
-        actions=torch.randn(count, frames - 1, config.action_dim * config.clip.frameskip, generator=g),
-        episodes=torch.arange(count),
-        **extra,
-    )
+    return dataclasses.replace(clip_for(config, count, seed), **extra)
 
 
 KNOWN = {

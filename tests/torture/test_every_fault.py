@@ -1,21 +1,8 @@
 """Every fault of every command that writes; hours. `make torture` runs this and prints the figures."""
 
 import pytest
-from faulty import Bench
-from scenarios import SCENARIOS, Made
+from scenarios import SCENARIOS
 from torture_figures import record
-
-
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory):
-    bench = Bench(tmp_path_factory.mktemp("faults").resolve())
-    yield bench
-    bench.commands.close()
-
-
-@pytest.fixture(scope="module")
-def made(bench):
-    return Made(bench.folder, bench.must)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -1,23 +1,11 @@
 """Real disks that are really full, and two writers at a time, for every command that writes."""
 
 import pytest
-from faulty import Bench, Commands
-from scenarios import SCENARIOS, Made
+from faulty import Commands
+from scenarios import SCENARIOS
 from torture_figures import record
 
 SPARE = [1 << n for n in range(12, 24)]  # 4 kB to 8 MB
-
-
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory):
-    bench = Bench(tmp_path_factory.mktemp("full").resolve())
-    yield bench
-    bench.commands.close()
-
-
-@pytest.fixture(scope="module")
-def made(bench):
-    return Made(bench.folder, bench.must)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
