@@ -392,27 +392,27 @@ def test_the_section_counts_what_held_and_leaves_out_older_experiments(tmp_path)
     rows = [old, made_row(), made_row(seed=1, v_z_bits=3.0, s_z_orthogonal=0.1, objective=0.09)]
     append_rows(tmp_path / "results.jsonl", rows)
     section = theory_section(read_rows(tmp_path / "results.jsonl"))
-    held = dict(zip(CLAIMS, section["tables"][1]["rows"][0][1:], strict=True))
+    held = dict(zip(CLAIMS, section.tables[1].rows[0][1:], strict=True))
     assert held["(iii) z tells nothing of v"] == "1 of 2" and held["(i) u tells v"] == "2 of 2"
     assert held["z is s, rotated"] == "1 of 2" and held["no cheaper than the theorem's"] == "1 of 2"
-    shown = dict(zip(section["tables"][0]["columns"], section["tables"][0]["rows"][0], strict=True))
+    shown = dict(zip(section.tables[0].columns, section.tables[0].rows[0], strict=True))
     assert shown["bits of v in z"] == "1.51 ± 2.11" and shown["error / q"] == "1.20 ± 0.00"
 
 
 def test_a_quick_look_does_not_replace_an_experiment():
     rows = [made_row(), *(made_row(experiment="look", quick=True, seed=seed) for seed in range(3))]
     section = theory_section(rows)
-    assert section["tables"][1]["rows"][0][1] == "1 of 1" and "largest of 2 experiments" in section["note"]
-    assert "quick" in theory_section(rows[1:])["note"]
+    assert section.tables[1].rows[0][1] == "1 of 1" and "largest of 2 experiments" in section.note
+    assert "quick" in theory_section(rows[1:]).note
 
 
 def test_the_section_of_nothing_is_empty_and_a_sweep_needs_two_values():
-    assert theory_section([])["figures"] == {}
-    assert theory_section([made_row()])["figures"] == {}
+    assert theory_section([]).figures == {}
+    assert theory_section([made_row()]).figures == {}
     other = made_row(sweep="noise", field="noise", settings={"noise": 0.2}, system="lwm")
     del other["v_u_probe"], other["s_zu_probe"]
-    assert theory_section([made_row(), other])["figures"] == {}  # lwm at one value only
+    assert theory_section([made_row(), other]).figures == {}  # lwm at one value only
     section = theory_section([made_row(), made_row(system="lwm"), other])
-    assert list(section["figures"]) == ["theory-noise"]
-    lines = [row[0] for row in section["tables"][0]["rows"]]
+    assert list(section.figures) == ["theory-noise"]
+    lines = [row[0] for row in section.tables[0].rows]
     assert lines == ["lrc, base", "lwm, base", "lwm, noise 0.2"]

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from lrc_jepa.config import PlanConfig, RunConfig
     from lrc_jepa.data.store import Store
     from lrc_jepa.envs import WORLDS, get_world
+    from lrc_jepa.envs.collect import collect
     from lrc_jepa.errors import BadInput
-    from lrc_jepa.library import collect, open_dataset, recipe, train
+    from lrc_jepa.library import open_dataset, recipe, train
     from lrc_jepa.plan.goals import LatentGoal, ReadoutGoal
     from lrc_jepa.plan.policy import Policy
     from lrc_jepa.recipes import recipe_names
@@ -44,7 +45,8 @@ _HOMES = {
     "data.store": ("Store",),
     "envs": ("WORLDS", "get_world"),
     "errors": ("BadInput",),
-    "library": ("collect", "open_dataset", "recipe", "train"),
+    "envs.collect": ("collect",),
+    "library": ("open_dataset", "recipe", "train"),
     "plan.goals": ("LatentGoal", "ReadoutGoal"),
     "plan.policy": ("Policy",),
     "recipes": ("recipe_names",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +14,8 @@ import torch
 from lrc_jepa.collective import rank
 from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import with_value
-from lrc_jepa.data.storage import RAW, Storage
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import pick_device
-from lrc_jepa.envs import get_world
-from lrc_jepa.envs.appearance import Appearance, Kind
-from lrc_jepa.envs.collect import collect as collect_episodes
 from lrc_jepa.plan.planners import check_planning
 from lrc_jepa.plan.problem import Box
 from lrc_jepa.recipes import ANY_ACTIONS, get_recipe, reported_name
@@ -35,42 +31,6 @@ from lrc_jepa.training.progress import Progress, Watcher
 def open_dataset(path: Path | str) -> Store:
     """A dataset, checked; its columns are memory maps."""
     return Store(path)
-
-
-def collect(
-    world: str,
-    out: Path | str,
-    *,
-    episodes: int = 200,
-    size: int = 64,
-    appearance: Appearance | Kind = "clean",
-    seed: int = 0,
-    length: int | None = None,
-    mix: Mapping[str, float] | None = None,
-    processes: int = 1,
-    overwrite: bool = False,
-    storage: Storage = RAW,
-    progress: Callable[[int], None] = lambda done: None,
-) -> Store:
-    """Make a dataset in a simulated world; the seed alone decides what is in it.
-
-    `progress` is told after each batch how many episodes it had.
-    """
-    collect_episodes(
-        get_world(world),
-        Path(out),
-        episodes=episodes,
-        size=size,
-        appearance=appearance if isinstance(appearance, Appearance) else Appearance(appearance),
-        seed=seed,
-        mix=mix,
-        length=length,
-        overwrite=overwrite,
-        progress=progress,
-        processes=processes,
-        storage=storage,
-    )
-    return Store(out)
 
 
 def recipe(name: str, changes: Mapping[str, Any] | None = None) -> RunConfig:

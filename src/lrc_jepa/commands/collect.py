@@ -12,7 +12,7 @@ from lrc_jepa.console import progress_bar, say
 from lrc_jepa.data.storage import RAW, Storage
 from lrc_jepa.envs import WORLDS
 from lrc_jepa.envs.appearance import Appearance, Kind
-from lrc_jepa.library import collect
+from lrc_jepa.envs.collect import collect
 
 
 @dataclass(frozen=True)

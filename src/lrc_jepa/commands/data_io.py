@@ -34,13 +34,8 @@ class ValidateArgs:
 
 def validate(argv: list[str]) -> dict[str, Any]:
     """`lrc data validate`: read everything once, say what is wrong and where, draw frames to look at."""
-    args = parse(
-        ValidateArgs,
-        argv,
-        "data validate",
-        "Read a whole dataset and report what is wrong with it.",
-        examples=("lrc data validate DIR",),
-    )
+    about = "Read a whole dataset and report what is wrong with it."
+    args = parse(ValidateArgs, argv, "data validate", about, examples=("lrc data validate DIR",))
     strip = args.strip or args.dataset.with_name(f"{args.dataset.name}-frames.png")
     check_writable(strip.parent)
     store = Store(args.dataset)
@@ -171,13 +166,9 @@ class ExportArgs:
 
 def export(argv: list[str]) -> dict[str, Any]:
     """`lrc data export`: write a dataset in a format that others read."""
-    args = parse(
-        ExportArgs,
-        argv,
-        "data export",
-        "Write a dataset as stable-worldmodel HDF5 or LeRobot v3.0.",
-        examples=("lrc data export DIR --format lerobot --out folder",),
-    )
+    about = "Write a dataset as stable-worldmodel HDF5 or LeRobot v3.0."
+    examples = ("lrc data export DIR --format lerobot --out folder",)
+    args = parse(ExportArgs, argv, "data export", about, examples=examples)
     check_writable(args.out.parent)
     store = Store(args.dataset)
     with progress_bar("exporting", len(store.pixels)) as bar:

@@ -14,8 +14,7 @@ from lrc_jepa.folders import check_writable
 from lrc_jepa.locks import lock
 from lrc_jepa.models import count_parameters
 from lrc_jepa.run import Run
-from lrc_jepa.training.checkpoint import save_checkpoint
-from lrc_jepa.training.foreign_weights import Unsaid, read_lewm
+from lrc_jepa.training.foreign_weights import Unsaid, read_lewm, save_foreign
 
 
 @dataclass(frozen=True)
@@ -43,12 +42,13 @@ def main(argv: list[str]) -> dict[str, Any]:
     check_writable(args.out)
     if args.out.exists() and not args.overwrite:
         raise BadInput(f"{args.out} already exists; choose another folder or pass --overwrite")
-    foreign = read_lewm(args.weights, Store(args.data), args.unsaid)
+    store = Store(args.data)
+    config, model = read_lewm(args.weights, store, args.unsaid)
     checkpoint = args.out / "checkpoints" / f"{0:08d}"
     with lock(args.out):
-        Run(args.out).describe(foreign.config, args.data)
-        save_checkpoint(checkpoint, foreign.config, foreign.model, foreign.deployment, 0, foreign.origin)
-    counts = count_parameters(foreign.model)
+        Run(args.out).describe(config, args.data)
+        save_foreign(checkpoint, config, model, store, args.weights)
+    counts = count_parameters(model)
     say(f"{counts['total']:,} parameters of {args.weights} are now {checkpoint}")
     say("its action normaliser is that of the dataset's training episodes; lrc plan uses both")
     return {"run": str(args.out), "checkpoint": str(checkpoint), "parameters": counts}

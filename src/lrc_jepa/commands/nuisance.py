@@ -13,7 +13,6 @@ from lrc_jepa.commands.variants import Protocol, Study, Variant, told
 from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import with_value
 from lrc_jepa.console import progress_bar
-from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.envs.collect import collect
 from lrc_jepa.errors import BadInput
@@ -54,13 +53,8 @@ class NuisanceArgs:
 
 def main(argv: list[str]) -> dict[str, Any]:
     """Collect, train and measure what is missing; show both systems against the number of factors."""
-    args = parse(
-        NuisanceArgs,
-        argv,
-        "stress nuisance",
-        "Success and read-outs against nuisance in the training data.",
-        examples=EXAMPLES,
-    )
+    about = "Success and read-outs against nuisance in the training data."
+    args = parse(NuisanceArgs, argv, "stress nuisance", about, examples=EXAMPLES)
     if not args.systems or not args.factors:
         raise BadInput("name at least one of --systems and one number of --factors")
     recipes = {system: get_recipe(f"{args.world}-{system}-{args.size}") for system in args.systems}
@@ -92,12 +86,11 @@ def _dataset(args: NuisanceArgs, factors: int, size: int) -> Path:
         looks = dataclasses.replace(Appearance("varied" if factors else "clean"), factors=factors or 1)
         with progress_bar(f"collecting, {factors} factors", args.episodes) as bar:
             collect(
-                get_world(args.world),
+                args.world,
                 path,
                 episodes=args.episodes,
                 size=size,
                 appearance=looks,
-                seed=0,
                 progress=bar.advance,
             )
     return path

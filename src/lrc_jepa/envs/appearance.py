@@ -18,6 +18,11 @@ from lrc_jepa.errors import BadInput
 
 Kind = Literal["clean", "varied", "patterned", "published"]
 KINDS: tuple[Kind, ...] = ("clean", "varied", "patterned", "published")
+BACKGROUND_AND_LIGHT = (
+    *("background red", "background green", "background blue"),
+    *("light", "light across", "light down"),
+)
+"""Factors that every world seen from above has first."""
 
 
 @dataclass(frozen=True)

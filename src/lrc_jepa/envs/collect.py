@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
 from lrc_jepa.data.storage import RAW, Storage
-from lrc_jepa.data.store import StoreWriter
+from lrc_jepa.data.store import Store, StoreWriter
 from lrc_jepa.envs import get_world
-from lrc_jepa.envs.appearance import Appearance
+from lrc_jepa.envs.appearance import Appearance, Kind
 from lrc_jepa.envs.base import World
 from lrc_jepa.envs.coverage import Coverage
 from lrc_jepa.errors import BadInput
@@ -148,21 +148,26 @@ def make_jobs(world: World, template: Job, policies: list[str]) -> list[Job]:
 
 
 def collect(
-    world: World,
-    out: Path,
+    world: World | str,
+    out: Path | str,
     *,
-    episodes: int,
-    size: int,
-    appearance: Appearance,
-    seed: int,
+    episodes: int = 200,
+    size: int = 64,
+    appearance: Appearance | Kind = "clean",
+    seed: int = 0,
     mix: Mapping[str, float] | None = None,
     length: int | None = None,
     overwrite: bool = False,
     progress: Callable[[int], None] = lambda done: None,
     processes: int = 1,
     storage: Storage = RAW,
-) -> None:
-    """Collect `episodes` episodes into a new store at `out`; the same ones for any `processes`."""
+) -> Store:
+    """Make a dataset in a simulated world; the seed alone decides what is in it, not the number of `processes`.
+
+    `progress` is told after each batch how many episodes it had.
+    """
+    world = get_world(world) if isinstance(world, str) else world
+    appearance = appearance if isinstance(appearance, Appearance) else Appearance(appearance)
     if episodes < 2:
         raise BadInput(f"collect at least 2 episodes, not {episodes}: one must be held out")
     if not 8 <= size <= 1024:
@@ -196,10 +201,11 @@ def collect(
         "policy_mix": mix,
         "seed": seed,
     }
-    with StoreWriter(out, meta, overwrite=overwrite, storage=storage) as writer:
+    with StoreWriter(Path(out), meta, overwrite=overwrite, storage=storage) as writer:
         for job, results in zip(jobs, run_jobs(world, jobs, processes), strict=True):
             for (number, policy), (columns, factors) in zip(job.episodes, results, strict=True):
                 writer.add(columns, appearance=factors, policy=int(which[number]))
                 coverage.add(policy, columns)
             progress(len(results))
         writer.meta["coverage"] = coverage.report()
+    return Store(out)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from lrc_jepa.envs import simulated
 from lrc_jepa.evaluate.pace import Pace
 from lrc_jepa.records import Measured, Record
 from lrc_jepa.run import Run
@@ -21,6 +22,16 @@ class Asked:
     """Start-goal pairs for planning; a quarter of them for each stress level."""
     quick: bool = False
     """Fewer frames, scenes and levels."""
+
+
+def own_search(run: Run) -> dict[str, Any]:
+    """The options that leave the search of a run as it is."""
+    return {"plan": run.config.plan}
+
+
+def in_simulator(run: Run) -> bool:
+    """Whether the run's data come from a world that can be acted in."""
+    return simulated(run.store)
 
 
 class Measuring(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
@@ -10,8 +10,7 @@ from scipy.optimize import minimize
 from lrc_jepa.arrays import Array
 
 
-@dataclass(frozen=True)
-class Logistic:
+class Logistic(NamedTuple):
     """p(k) = c sigmoid(beta (log2 k - log2 kappa))."""
 
     ceiling: float

@@ -6,16 +6,14 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lrc_jepa.bounds import Checked, Count, Natural
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import Bar, progress_bar
-from lrc_jepa.envs import simulated
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.closed_loop import Actor, episode_rows
 from lrc_jepa.evaluate.closed_loop import run as act
-from lrc_jepa.evaluate.experiment import Asked
+from lrc_jepa.evaluate.experiment import Asked, in_simulator, own_search
 from lrc_jepa.evaluate.imagine import imagined
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.pace import Pace
@@ -70,14 +68,7 @@ class Config(Checked):
     """The search; what is left out is as the run's own recipe says (lrc plan RUN --help shows it):"""
 
 
-def own(run: Run) -> dict[str, Any]:
-    """The options that leave the search of a run as it is."""
-    return {"plan": run.config.plan}
-
-
-def applies(run: Run) -> bool:
-    """Where there is a simulator."""
-    return simulated(run.store)
+own, applies = own_search, in_simulator
 
 
 def asked(run: Run, asked: Asked) -> dict[str, Config]:

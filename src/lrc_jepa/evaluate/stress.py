@@ -5,20 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
 from lrc_jepa.bounds import Checked, Count, NonNegative
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import progress_bar, say
-from lrc_jepa.envs import simulated
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.choice import newest
 from lrc_jepa.evaluate.closed_loop import episode_rows, make_task
 from lrc_jepa.evaluate.closed_loop import run as act
 from lrc_jepa.evaluate.components import Components, Projected, check_ranks, ranks_for
-from lrc_jepa.evaluate.experiment import Asked
+from lrc_jepa.evaluate.experiment import Asked, in_simulator, own_search
 from lrc_jepa.evaluate.logistic import logistic_band
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.pace import REFIT_S, Pace
@@ -69,14 +67,7 @@ class Config(Checked):
     """The search; what is left out is as the run's own recipe says:"""
 
 
-def own(run: Run) -> dict[str, Any]:
-    """The options that leave the search of a run as it is."""
-    return {"plan": run.config.plan}
-
-
-def applies(run: Run) -> bool:
-    """Where there is a simulator."""
-    return simulated(run.store)
+own, applies = own_search, in_simulator
 
 
 def asked(run: Run, asked: Asked) -> dict[str, Config]:

@@ -25,6 +25,7 @@ from lrc_jepa.models import build_model
 from lrc_jepa.models.base import Model
 from lrc_jepa.models.lewm_weights import WRAPPERS, convert
 from lrc_jepa.recipes import SETTINGS, get_recipe
+from lrc_jepa.training.checkpoint import save_checkpoint
 from lrc_jepa.training.provenance import provenance
 
 
@@ -40,18 +41,8 @@ class Unsaid:
     """Low-level actions per block: weights tell the block's width only."""
 
 
-@dataclass(frozen=True)
-class Foreign:
-    """A model with weights of elsewhere, and all that its checkpoint tells beside them."""
-
-    config: RunConfig
-    model: Model
-    deployment: Deployment
-    origin: dict[str, Any]
-
-
-def read_lewm(path: Path, store: Store, unsaid: Unsaid) -> Foreign:
-    """The public LeWorldModel from its state dict; the action normaliser is that of the data."""
+def read_lewm(path: Path, store: Store, unsaid: Unsaid) -> tuple[RunConfig, Model]:
+    """The public LeWorldModel from its state dict, with its sizes as a configuration."""
     weights = convert(read_state_dict(path))
     config = config_of(weights, unsaid, store)
     model: Model = build_model(config)
@@ -59,11 +50,17 @@ def read_lewm(path: Path, store: Store, unsaid: Unsaid) -> Foreign:
         model.load_state_dict(weights)
     except RuntimeError as error:
         raise BadInput(f"{path} does not fit ({' '.join(str(error).split())})") from None
+    return config, model
+
+
+def save_foreign(checkpoint: Path, config: RunConfig, model: Model, store: Store, weights: Path) -> None:
+    """Write the checkpoint; its action normaliser and bounds are those of the dataset's training episodes."""
     split = Split.by_episode(store, config.clip)
+    deployment = Deployment.of(model.spec, store, split.train)
     origin = provenance(
-        data=store.digest(), split=split.digest(), world=store.world, weights=file_digest(path)
+        data=store.digest(), split=split.digest(), world=store.world, weights=file_digest(weights)
     )
-    return Foreign(config, model, Deployment.of(model.spec, store, split.train), origin)
+    save_checkpoint(checkpoint, config, model, deployment, 0, origin)
 
 
 def read_state_dict(path: Path) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
-from lrc_jepa.envs.appearance import Appearance, Dressing, shading, to_bytes
+from lrc_jepa.envs.appearance import BACKGROUND_AND_LIGHT, Appearance, Dressing, shading, to_bytes
 from lrc_jepa.envs.pusht.shape import AGENT_RADIUS, BAR, SIDE, STEM, WALL_RADIUS, WALLS, corners
 
 MARKER = (256.0, 256.0, np.pi / 4)  # a drawn T that has no effect
@@ -26,12 +26,7 @@ SHIFT = 8  # OpenCV draws in fractions of 1/256 pixel
 BLEED = 0.6  # pixels by which OpenCV's smoothed edges spread beyond a shape
 
 FACTORS = (
-    "background red",
-    "background green",
-    "background blue",
-    "light",
-    "light across",
-    "light down",
+    *BACKGROUND_AND_LIGHT,
     "block red",
     "block green",
     "block blue",

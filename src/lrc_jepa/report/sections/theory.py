@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any
 
 from matplotlib.axes import Axes
 
@@ -236,35 +235,31 @@ NOTE = (
 )
 
 
-def theory_section(rows: list[Row]) -> dict[str, Any]:
-    """Title, note, tables (name, columns, rows), figures (name -> drawing) and verdicts, for a page."""
+def theory_section(rows: list[Row]) -> Section:
+    """The largest experiment: tables of what was measured and what held, figures, and a verdict per system."""
     mine = experiment_rows(rows)
     if not any(row["part"] == "run" for row in mine):
-        return {"title": "The theorem", "note": NOTE, "tables": [], "figures": {}, "verdicts": []}
-    lines = summary_lines(mine)
-    columns = list(COLUMNS)
+        return Section("The theorem", NOTE)
+    lines, columns = summary_lines(mine), list(COLUMNS)
     quick = " These are quick runs, too short to learn much." if mine[0]["quick"] else ""
     others = len({row["experiment"] for row in rows}) - 1
     several = f" Shown is the largest of {others + 1} experiments." if others else ""
     sweeps = dict.fromkeys(row["sweep"] for row in mine if row["sweep"] != "base")
     drawn = {"theory-path": path_figure(mine, "lrc"), "theory-path-within": path_figure(mine, "lrc+within")}
     drawn |= {f"theory-{sweep}": sweep_figure(mine, sweep) for sweep in sweeps}
-    return {
-        "title": "The theorem in a world where its optimum is known",
-        "note": NOTE + quick + several,
-        "tables": [
-            {"name": "theory", "columns": ["", *columns], "rows": [line.cells(columns) for line in lines]},
-            {"name": "theory-held", "columns": ["", *CLAIMS], "rows": [line.counts() for line in lines]},
+    return Section(
+        "The theorem in a world where its optimum is known",
+        NOTE + quick + several,
+        [
+            Table("theory", ["", *columns], [line.cells(columns) for line in lines]),
+            Table("theory-held", ["", *CLAIMS], [line.counts() for line in lines]),
         ],
-        "figures": {name: svg for name, svg in drawn.items() if svg is not None},
-        "verdicts": verdicts(lines),
-    }
+        {name: drawing for name, drawing in drawn.items() if drawing is not None},
+        remarks=[f"{verdict}." for verdict in verdicts(lines)],
+    )
 
 
 def section(sources: Sequence[RunRows]) -> Section | None:
     """The theorem in a world where its optimum is known."""
-    rows = [record.row() for source in sources for record in only(Theory, source.rows)]
-    made = theory_section(rows)
-    tables = [Table(t["name"], t["columns"], t["rows"]) for t in made["tables"]]
-    told = [f"{verdict}." for verdict in made["verdicts"]]
-    return Section(made["title"], made["note"], tables, made["figures"], remarks=told) if tables else None
+    shown = theory_section([record.row() for source in sources for record in only(Theory, source.rows)])
+    return shown if shown.tables else None
