@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -15,7 +14,7 @@ from lrc_jepa.envs.tworoom import SIDE, SPEED
 from lrc_jepa.run import Run
 from lrc_jepa.studio.contents import Collection, Contents
 from lrc_jepa.studio.opened import Opened
-from lrc_jepa.studio.server import Studio, address, listen, server
+from lrc_jepa.studio.server import Studio, serving
 from lrc_jepa.types import Factors
 
 LIMIT = 60  # seconds that any answer may take
@@ -87,16 +86,8 @@ def served(*runs, token=None):
     collections = {model.run.store.path: Collection(model.run.store, model) for model in models}
     folders = [*dict.fromkeys(run.folder for run in runs)]
     studio = Studio(Contents(models, list(collections.values()), folders), token)
-    serving = server(studio)
-    with listen(0) as listening:
-        thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]}, daemon=True)
-        thread.start()
-        try:
-            yield studio, address(studio, listening)
-        finally:
-            serving.should_exit = True
-            thread.join(30)
-            studio.close()
+    with serving(studio) as address:
+        yield studio, address
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import pytest
 import torch
 from studio_model import LIMIT, ask, page, served, true_run
 
+from lrc_jepa.bench import studio as studio_bench
 from lrc_jepa.data.store import Store, StoreWriter
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.surprise import surprise
@@ -341,3 +342,12 @@ def test_the_parts_are_those_that_a_run_has(run, store):
     assert list(Session(whole).parts) == ["plan", "streams", "imagine", "episodes", "runs"]
     model.world = None  # as robot data have none
     assert list(Session(whole).parts) == ["streams", "imagine", "episodes", "runs"]
+
+
+# --- how long it takes -----------------------------------------------------------------------------
+
+
+def test_the_bench_asks_as_the_page_does(run, store):
+    told = studio_bench.main([str(run), "--times", "2"])
+    assert all(len(spent) == 2 and min(spent) > 0 for spent in told["milliseconds"].values())
+    assert set(studio_bench.TARGETS) <= set(told["milliseconds"]) and told["size"] == "debug"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket as sockets
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -211,3 +212,18 @@ def serve(studio: Studio, listening: sockets.socket) -> None:
         server(studio).run(sockets=[listening])
     finally:
         studio.close()
+
+
+@contextmanager
+def serving(studio: Studio) -> Iterator[str]:
+    """Serve from a thread of its own as long as the block lasts; gives the address."""
+    served = server(studio)
+    with listen(0) as listening:
+        thread = threading.Thread(target=served.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        try:
+            yield address(studio, listening)
+        finally:
+            served.should_exit = True
+            thread.join()
+            studio.close()

@@ -54,10 +54,11 @@ export class Picker {
   constructor(name, { heldout, lengths }, changed) {
     Object.assign(this, { heldout, lengths, changed, at: 0 });
     this.told = make("output", {});
+    this.number = make("output", { class: "at" });
     this.slider = make("input", { type: "range", min: 0, value: 0, "aria-label": `${name}: frame` });
     this.slider.addEventListener("input", () => this.tell());
     const step = by => make("button", { class: "plain", "aria-label": `${name}: ${by < 0 ? "previous" : "next"} episode`, onclick: () => this.go(by) }, by < 0 ? "‹" : "›");
-    this.element = make("div", { class: "picker" }, step(-1), this.told, step(1), this.slider);
+    this.element = make("div", { class: "picker" }, step(-1), this.told, step(1), this.slider, this.number);
   }
   get value() { return { episode: this.heldout[this.at], frame: Number(this.slider.value) }; }
   show({ episode, frame }) {
@@ -66,7 +67,10 @@ export class Picker {
     this.slider.value = frame;
     this.say();
   }
-  say() { this.told.textContent = `episode ${this.value.episode} · ${this.value.frame}`; }
+  say() {
+    this.told.textContent = `episode ${this.value.episode}`;
+    this.number.textContent = this.value.frame;
+  }
   go(by) {
     this.at = (this.at + by + this.heldout.length) % this.heldout.length;
     this.slider.max = this.lengths[this.at] - 1;

@@ -1,13 +1,13 @@
 // Goal and plan: drag the goal, see the models think, let them act.
 
-import { $, make, slider, choice } from "./page.js";
+import { $, make, slider, choice, Picker } from "./page.js";
 import { Stage } from "./stage.js";
 
 const NUDGE = 0.02; // of the picture, for each press of an arrow key
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 export class Plan {
-  keys = { Space: "act once", Enter: "act to the end, or stop", N: "another scene", "← ↑ ↓ →": "move the goal", "[ ]": "iterations of the search" };
+  keys = { Space: "act once", Enter: "act to the end, or stop", N: "another scene", G: "a goal from a recording", "← ↑ ↓ →": "move the goal", "[ ]": "iterations of the search" };
 
   constructor(section, ask, runs, say) {
     Object.assign(this, { section, ask, runs, say, stages: [], acting: false, goal: { points: {} } });
@@ -30,6 +30,13 @@ export class Plan {
     for (const old of this.section.querySelectorAll(".strip")) old.remove();
     $(".films", this.section).append(...this.stages.map(s => s.strip));
     this.fields(facts);
+    this.picker = new Picker("goal", facts, value => this.ask("goal_frame", value));
+    this.picker.show({ episode: facts.heldout[0], frame: 0 });
+    $(".recorded .pick", this.section).replaceChildren(this.picker.element);
+    const [first] = facts.handles;
+    for (const words of this.section.querySelectorAll(".drag")) words.hidden = !first;
+    $(".choose", this.section).hidden = Boolean(first);
+    if (first) $(".hand-word", this.section).textContent = first;
   }
   told_scene(told) { this.stages[told.agent].show_scene(told); }
   told_goal(told) { this.goal = told; for (const stage of this.stages) stage.show_goal(told); }
@@ -53,7 +60,12 @@ export class Plan {
     const { episode, frame } = this.anywhere(this.facts.ahead);
     this.ask("begin", { episode, frame });
   }
-  do_recorded() { this.ask("goal_frame", this.anywhere(0)); }
+  do_recorded() {
+    const card = $(".recorded", this.section), button = $("[data-do=recorded]", this.section);
+    card.hidden = !card.hidden;
+    button.setAttribute("aria-expanded", String(!card.hidden));
+    if (!card.hidden) { this.picker.show(this.anywhere(0)); this.picker.tell(); }
+  }
   async do_picture(event) {
     const [file] = event.target.files;
     if (!file) return;
@@ -80,6 +92,7 @@ export class Plan {
     if (event.key === " " && !event.target.matches("button, summary, .button")) { if (!this.acting) this.do_once(); return true; }
     if (event.key === "Enter" && !event.target.matches("button, summary, .button")) { this.do_end(); return true; }
     if (event.key.toLowerCase() === "n") { this.do_scene(); return true; }
+    if (event.key.toLowerCase() === "g") { this.do_recorded(); return true; }
     if (event.key === "[" || event.key === "]") { for (const s of this.stages) s.turn(event.key === "]" ? 1 : -1); return true; }
     const arrow = ARROWS[event.key], [handle] = this.facts.handles;
     const at = this.goal.points[handle];
