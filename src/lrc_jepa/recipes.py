@@ -278,10 +278,10 @@ def _within(config: RunConfig) -> RunConfig:
 
     The context's own regulariser is softer: at the paper's weight it drowns the rest at first.
     """
-    per_episode = 2 if config.size == "debug" else 8
-    steps = 1500 if config.size == "micro" else config.train.steps
+    per_episode = 2 if config.size == "debug" else 4
+    steps = 2000 if config.size == "micro" else config.train.steps
     made = replace(config, train=replace(config.train, per_episode=per_episode, steps=steps))
-    softer = {"context": 0.005} if "context" in config.objective.weights else {}
+    softer = {"context": 0.02} if "context" in config.objective.weights else {}
     return _weighted(made, sigreg=0.0, sigreg_within=0.15, **softer)
 
 
@@ -295,11 +295,20 @@ def _moving(config: RunConfig) -> RunConfig:
     return _weighted(config, reconstruction_moving=0.2)
 
 
+def _apart(config: RunConfig) -> RunConfig:
+    """The decoder reads z and does not shape it, so that it can ask more of u: looks that it wants go there."""
+    decoder = config.model.decoder
+    assert decoder is not None
+    model = replace(config.model, decoder=replace(decoder, stop_gradient=True))
+    return _weighted(replace(config, model=model), reconstruction=2.0)
+
+
 EXTENSIONS: dict[str, Callable[[RunConfig], RunConfig]] = {
     "within": _within,
     "slow": _slow,
     "idm": _idm,
     "moving": _moving,
+    "apart": _apart,
 }
 """What can be added to a system; the name of the result says so: lrc+within+idm."""
 SPLIT = ("within", "slow", "idm")
@@ -323,7 +332,7 @@ SYSTEMS: dict[str, Callable[[RunConfig], RunConfig]] = {
     "lrc+idm": _extended(_lrc, "idm"),
     "lrc+moving": _extended(_lrc, "moving"),
     "lrc+within": _extended(_lrc, "within"),
-    "lrc+split": _extended(_lrc, *SPLIT, "moving"),
+    "lrc+split": _extended(_lrc, *SPLIT, "moving", "apart"),
     "lwm+idm": _extended(_lwm, "idm"),
     "lwm+within": _extended(_lwm, "within"),
     "lwm+within+idm": _extended(_lwm, "within", "idm"),
