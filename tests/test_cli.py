@@ -306,6 +306,18 @@ def test_a_quick_demo_and_then_a_full_one(capsys, tmp_path, monkeypatch):
     assert ">lrc<" in page and ">lwm<" in page  # one beside the other
 
 
+def test_a_demo_that_was_killed_before_its_first_checkpoint_goes_on(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "RECIPE", "tworoom-lrc-debug")
+    monkeypatch.setattr(demo, "QUICK", demo.Amount(episodes=8, pairs=2, steps=2, prefix="quick-"))
+    words = ("demo", "--quick", "--out", tmp_path, "--json")
+    assert lrc(*words, capsys=capsys)[0] == 0
+    for checkpoint in (tmp_path / "quick-run" / "checkpoints").iterdir():
+        shutil.rmtree(checkpoint)
+    code, out, err = lrc(*words, capsys=capsys)
+    assert code == 0, err
+    assert json.loads(out)["train_steps"] == 2
+
+
 def test_a_dry_run_of_a_robot_takes_the_width_of_its_data(store, capsys):
     words = ("train", "robot-lrc-debug", "--dry-run", "--json", "--data", store.path)
     code, out, err = lrc(*words, capsys=capsys)

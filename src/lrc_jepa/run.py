@@ -206,16 +206,20 @@ class Run:
         """The rows written so far, or those of one kind."""
         return read_rows(self.results, kind)
 
+    @property
+    def begun(self) -> bool:
+        """Whether a run was started here, checkpoint or not."""
+        return (self.folder / CONFIG).exists() or (self.folder / "checkpoints").exists()
+
     def check_free(self, *, resume: bool, overwrite: bool) -> None:
         """Refuse to train over a run unless told to."""
         if self.folder.exists() and not self.folder.is_dir():
             raise BadInput(f"{self.folder} is a file, not a folder")
-        holds = (self.folder / CONFIG).exists() or (self.folder / "checkpoints").exists()
-        if holds and not resume and not overwrite:
+        if self.begun and not resume and not overwrite:
             raise BadInput(
                 f"{self.folder} already holds a run; pass --resume to continue it or --overwrite to replace it"
             )
-        if resume and not holds:
+        if resume and not self.begun:
             raise BadInput(f"there is no run at {self.folder} to resume")
 
     @contextmanager

@@ -16,7 +16,7 @@ from lrc_jepa.console import say
 from lrc_jepa.data.store import Store
 from lrc_jepa.files import write_json
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.training.checkpoint import list_checkpoints
+from lrc_jepa.run import Run
 
 RECIPE = "tworoom-lrc+moving-micro"
 """LRC-JEPA with a decoder that is made to draw what moves: the page shows what z knows."""
@@ -108,7 +108,7 @@ def training(recipe: RunConfig, args: DemoArgs, amount: Amount, data: Path, run:
     """The recipe with the demo's seed and steps; a run that was begun is continued."""
     recipe = with_value(recipe, "train.seed", args.seed)
     recipe = with_value(recipe, "train.steps", amount.steps or recipe.train.steps)
-    going = bool(list_checkpoints(run)) and not args.overwrite
+    going = Run(run).begun and not args.overwrite
     return replace(train.TrainArgs.of(recipe), data=data, out=run, resume=going, overwrite=args.overwrite)
 
 

@@ -72,6 +72,8 @@ class Deployment:
     def _check(self, width: int, single: int) -> None:
         """Refuse facts that do not fit together; an infinite bound is refused where plans are made."""
         for what, values, wanted in (
+            ("normalizer.mean", self.normalizer.mean, width),
+            ("normalizer.std", self.normalizer.std, width),
             ("action_low", self.action_low, width),
             ("action_high", self.action_high, width),
             ("action_names", self.action_names, single),
@@ -79,6 +81,10 @@ class Deployment:
         ):
             if len(values) != wanted:
                 raise BadInput(f"{what} has {len(values)} entries where {wanted} are needed")
+        if not np.isfinite(self.normalizer.mean).all() or not (self.normalizer.std > 0).all():
+            raise BadInput("the means of actions are finite numbers, their deviations positive ones")
+        if self.action_change is not None and not all(0 < most < math.inf for most in self.action_change):
+            raise BadInput("a limit on changes is a positive number")
         if np.isnan([self.action_low, self.action_high]).any():
             raise BadInput("an action bound is not a number")
         words = (*self.cameras, *self.action_names, *self.action_units)
