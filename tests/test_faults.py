@@ -21,7 +21,7 @@ from lrc_jepa.bench.kill import kill_and_resume
 from lrc_jepa.data.batches import order_batches
 from lrc_jepa.errors import BadInput, Diverged, Interrupted
 from lrc_jepa.files import file_digest
-from lrc_jepa.locks import lock
+from lrc_jepa.locks import hold, lock
 from lrc_jepa.training import checkpoint
 from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint, prune, save_checkpoint, sweep
 from lrc_jepa.training.feed import Feed
@@ -177,7 +177,10 @@ def test_debris_is_swept_and_a_half_removed_checkpoint_bears_no_name(data, whole
     run = copied(whole, tmp_path)
     (run / "checkpoints" / ".00000009.0123456789abcdef.partial").mkdir()
     (run / ".metrics.jsonl.0123456789abcdef.partial").write_text("")
-    sweep(run)
+    (run / "checkpoints" / ".00000008.lock").write_text("{}")  # killed when the checkpoint had its name
+    with hold(run / "results.jsonl"):
+        sweep(run)
+        assert [path.name for path in run.rglob("*.lock")] == [".results.jsonl.lock"]  # held by a living one
     assert not list(run.rglob("*.partial"))
     before = [p.name for p in list_checkpoints(run)]
     prune(run, 2)

@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lrc_jepa.errors import BadInput
-from lrc_jepa.locks import hold
+from lrc_jepa.locks import held_name, hold
 
 PARTIAL = ".partial"  # suffix of anything not yet whole
 OLD = ".old"
@@ -120,10 +120,10 @@ def settle(final: Path) -> None:
 
 
 def settle_all(folder: Path) -> None:
-    """`settle` for everything in a folder that nobody works on."""
+    """`settle` for everything in a folder that nobody works on; lock files of the dead go too."""
     if not folder.is_dir():
         return
-    for name in {name for path in folder.iterdir() if (name := _name_of(path))}:
+    for name in {name for path in folder.iterdir() if (name := _name_of(path) or held_name(path))}:
         with suppress(BadInput), hold(folder / name) as alone:
             if alone:
                 settle(folder / name)

@@ -71,6 +71,12 @@ def hold(target: Path, *, wait: bool = False) -> Iterator[bool]:
         yield known
 
 
+def held_name(path: Path) -> str:
+    """The name that a lock file of `hold` is for; empty for anything else."""
+    plain = path.name.removesuffix(LOCK)
+    return plain[1:] if plain != path.name and plain.startswith(".") else ""
+
+
 @contextmanager
 def _held(path: Path, what: Path, *, wait: bool) -> Iterator[bool]:
     key = (str(path.absolute()), threading.get_ident())
