@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -328,6 +329,34 @@ def test_a_dry_run_of_a_robot_takes_the_width_of_its_data(store, capsys):
 def test_doctor_is_healthy(capsys):
     code, out, _ = lrc("doctor", "--json", capsys=capsys)
     assert code == 0 and json.loads(out)["healthy"]
+
+
+def test_json_may_stand_anywhere_and_is_json(capsys, monkeypatch):
+    found = {"r": float("nan"), "levels": [float("inf"), 1.0], "name": "z", "of": ({"low": -float("inf")},)}
+    monkeypatch.setattr(cli, "_command", lambda name: lambda arguments: found)
+    for words in (("--json", "doctor"), ("doctor", "--json")):
+        code, out, _ = lrc(*words, capsys=capsys)
+        told = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+        assert code == 0
+        assert told == {"r": None, "levels": [None, 1.0], "name": "z", "of": [{"low": None}]}
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_the_letters_of_a_name_is_no_reason_to_end(encoding, tmp_path):
+    name = os.fsdecode(os.fsencode(tmp_path) + b"/\xff \xe2\x88\x91")  # not UTF-8, and a sum sign
+    script = "import sys; from lrc_jepa import cli, console; sys.argv[1:] = ['data', 'info', sys.argv[1]]\n"
+    script += "cli.run = lambda argv: console.say(argv[-1]) or 0; cli.main()"
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run([sys.executable, "-c", script, name], env=environment, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(b"/? ?\n")
+
+
+def test_columns_that_do_not_fit_are_folded_and_not_cut(capsys):
+    columns = ["value", *(f"recall_at_{number}" for number in range(12))]
+    console.table("many", columns, [["1", *["0.123"] * 12]])
+    shown = capsys.readouterr().out
+    assert "…" not in shown
 
 
 def test_a_name_in_brackets_is_shown_whole(capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from lrc_jepa.arguments import HELP
 from lrc_jepa.arguments.standins import stand_ins
 from lrc_jepa.errors import BadInput, Diverged, Interrupted, Terminated
 from lrc_jepa.experiments import EXPERIMENTS
+from lrc_jepa.files import finite
 
 COMMANDS = {
     "demo": "collect, train, plan and report on TwoRoom in one go, on two CPU cores",
@@ -79,6 +81,8 @@ def _command(name: str) -> Callable[[list[str]], Answer]:
 
 def run(argv: list[str]) -> int:
     """Run a command line and return its exit code; errors propagate."""
+    as_json = "--json" in argv
+    argv = [word for word in argv if word != "--json"]
     if not argv or argv[0] in ("-h", "--help", "help"):
         sys.stdout.write(usage() + "\n")
         return 0
@@ -88,9 +92,6 @@ def run(argv: list[str]) -> int:
     name, arguments = argv[0], argv[1:]
     if name not in commands():
         raise BadInput(f"there is no command {name!r}; there is {', '.join(commands())}")
-    as_json = "--json" in arguments
-    if as_json:
-        arguments = [argument for argument in arguments if argument != "--json"]
     helping = bool(set(HELP) & set(arguments))
     with (
         console.on_standard_error() if as_json else nullcontext(),
@@ -98,7 +99,7 @@ def run(argv: list[str]) -> int:
     ):
         result = _command(name)(arguments)
     if as_json:
-        sys.stdout.write(json.dumps(result, indent=2, sort_keys=True) + "\n")
+        sys.stdout.write(json.dumps(finite(result), indent=2, sort_keys=True) + "\n")
     return int(result.get("exit_code", 0)) if isinstance(result, dict) else 0
 
 
@@ -126,6 +127,9 @@ def _terminable() -> Iterator[None]:
 
 def main() -> None:
     """Entry point of the console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a name that this terminal has no letters for ends nothing
     try:
         with _terminable():
             code = run(sys.argv[1:])

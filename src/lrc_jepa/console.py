@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -132,7 +132,8 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     """Print a table; columns after the first are right-aligned."""
     drawn = Table(title=escape(title), title_justify="left")
     for index, column in enumerate(columns):
-        drawn.add_column(escape(column), justify="left" if index == 0 else "right", no_wrap=index == 0)
+        justify: JustifyMethod = "left" if index == 0 else "right"
+        drawn.add_column(escape(column), justify=justify, no_wrap=index == 0, overflow="fold")
     for row in rows:
         drawn.add_row(*(escape(cell) for cell in row))  # a name may end in [checkpoint]
     console().print(drawn)

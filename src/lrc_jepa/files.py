@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +44,15 @@ def write_json(path: Path, value: Any) -> None:
     except ValueError as error:
         raise BadInput(f"{path} cannot be written as JSON ({error})") from None
     write_bytes(path, (text + "\n").encode())
+
+
+def finite(value: Any) -> Any:
+    """A value with None in the place of NaN and infinity, which JSON has no words for."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    return [finite(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _read_json(path: Path, what: str) -> Any:
