@@ -57,7 +57,10 @@ WRONG = {
     "bounds for another": ({"action_low": [0.0]}, "action_low has 1 entries where 2 are needed"),
     "no number": ({"action_high": [float("nan")] * 2}, "an action bound is not a number"),
     "means of another robot": ({"normalizer": {"mean": [0.0], "std": [1.0]}}, "mean has 1 entries"),
-    "a mean that is none": ({"normalizer": {"mean": [0.0, None], "std": [1.0, 1.0]}}, "means of actions are finite"),
+    "a mean that is none": (
+        {"normalizer": {"mean": [0.0, None], "std": [1.0, 1.0]}},
+        "means of actions are finite",
+    ),
     "no deviation": ({"normalizer": {"mean": [0.0, 0.0], "std": [1.0, 0.0]}}, "deviations positive"),
     "a change backwards": ({"action_change": [-1.0]}, "a limit on changes is a positive number"),
     "no rate": ({"frame_rate": -1.0}, "a frame rate is a positive number"),

@@ -188,6 +188,45 @@ def runs(run, tmp_path):
     return found
 
 
+def explained(**changes):
+    square = [[0.0, 1.0], [1.0, 0.0]]
+    return {
+        **{**STAMP, "kind": "explain", "metric": "explain.v1", "system": "lrc", "pair": 0, "evaluations": 9},
+        **{"cost": [2.0, 1.0], "spread": [1.0, 0.5], "plan_cost": 1.0, "step_cost": [1.0], "strip": None},
+        **{"offsets": [-1.0, 1.0], "landscape": square, "inside": [[1, 1], [1, 0]], **changes},
+    }
+
+
+def test_rows_that_cannot_be_drawn_are_named_and_the_rest_is_shown(runs, tmp_path, capsys):
+    run = runs[0]
+    health = {"kind": "health", "step": 1, "effective_rank": 2.0}  # of a version that measured less
+    trained = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    broken = [
+        {"kind": "train"},
+        {"kind": "train", "step": "x"},
+        {"step": 3},
+        health,
+        {"kind": "warning", "step": 1},
+    ]
+    broken += [{**row, "total": None, "crc": None} for row in trained if row["kind"] == "train"][:1]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*broken, *trained]))
+    wrong = [{"inside": [[1], [1, 0]]}, {"landscape": []}, {"spread": []}, {"offsets": []}, {"cost": []}]
+    append_rows(run / "results.jsonl", [explained(**change) for change in ({}, *wrong)])
+    page = write_page(runs[:1], tmp_path / "page").read_text()
+    assert "6 rows of training that are not whole: not shown" in page
+    assert "3 rows &#39;explain&#39; with a landscape" in page
+    assert "2 rows &#39;explain&#39; without a cost" in page
+    assert "pair 0" in page and "terms of the objective" in page
+
+
+@pytest.mark.parametrize("change", [{"config": []}, {"config": {"system": 3}}, {"config_hash": None}])
+def test_a_run_that_does_not_say_what_it_is_is_refused(change, runs, tmp_path):
+    file = runs[0] / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    with pytest.raises(BadInput, match="is not a run"):
+        write_page(runs, tmp_path / "page")
+
+
 @pytest.fixture
 def rows_alone(tmp_path):
     """What ablations, nuisance and theory leave: rows and no run."""

@@ -9,16 +9,22 @@ from test_cli import lrc
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.kept import Kept, append_kept, keep, read_kept, summarize_kept
 from lrc_jepa.evaluate.stats import wilson
-from lrc_jepa.rows import append_rows
+from lrc_jepa.rows import append_rows, read_rows
+
+STAMP = {
+    **{"world": "tworoom", "appearance": "varied", "system": "lrc", "size": "micro", "recipe": "r"},
+    **{"config_hash": "c", "checkpoint_hash": "k", "train_seed": 3, "step": 800, "time": "t"},
+}
+MEASURED = {**STAMP, "evaluation": "one", "data_hash": "d"}
 
 
 def control(pair, reached, actor="lrc", evaluation="one", trivial=False, **further):
     return {
+        **MEASURED,
         **{"kind": "control", "evaluation": evaluation, "actor": actor, "pair": pair, "trivial": trivial},
         **{"success": {"near": reached, "nearer": reached and pair % 2 == 0}, "criterion": "near"},
-        **{"world": "tworoom", "appearance": "varied", "system": "lrc", "size": "micro", "recipe": "r"},
-        **{"protocol": "micro", "manifest_hash": "m", "config_hash": "c", "checkpoint_hash": "k"},
-        **{"data_hash": "d", "train_seed": 3, "step": 800, **further},
+        **{"first_success_step": -1, "start_distance": 9.0, "final_distance": 1.0, "solves": 2},
+        **{"seconds_per_solve": None, "protocol": "micro", "manifest_hash": "m", **further},
     }
 
 
@@ -26,24 +32,65 @@ def rows():
     own = [control(pair, pair < 3) for pair in range(4)] + [control(4, True, trivial=True)]
     random = [control(pair, pair == 0, "random") for pair in range(4)]
     smaller = [control(0, False, evaluation="two")]
-    times = [{"kind": "training", "seconds": 30.0}, {"kind": "training", "seconds": 60.0}]
+    times = [{**STAMP, "kind": "training", "seconds": seconds, "threads": 2} for seconds in (30.0, 60.0)]
+    read = {
+        **MEASURED,
+        "kind": "probe",
+        "probe": "ridge",
+        "stream": "z",
+        "quantity": "p",
+        "frames": [9, 9],
+        "mse": 1.0,
+    }
     probes = [
-        {"kind": "probe", "probe": "ridge", "control": False, "stream": "z", "quantity": "p", "r": 0.98765},
-        {"kind": "probe", "probe": "ridge", "control": True, "stream": "z", "quantity": "p", "r": 0.1},
+        {**read, "control": False, "r": 0.98765},
+        {**read, "control": True, "r": 0.1},
+        {**read, "control": False, "r": 0.2, "checkpoint_hash": "another"},
     ]
-    altered = [{"kind": "intervention", "condition": "z shuffled", "psnr_moving": 17.25}]
-    return own + random + smaller + times + probes + altered
+    figures = dict.fromkeys(("psnr", "psnr_std", "psnr_moving_std", "ssim", "ssim_std"), 1.0)
+    altered = {**MEASURED, **figures, "kind": "intervention", "metric": "psnr-ssim.v2", "frames": 8}
+    return [
+        *own,
+        *random,
+        *smaller,
+        *times,
+        *probes,
+        {**altered, "condition": "z shuffled", "psnr_moving": 17.25},
+    ]
+
+
+def on(store, rows):
+    """The rows as if they had been measured on this dataset."""
+    return [{**row, "data_hash": store.digest()} if "data_hash" in row else row for row in rows]
 
 
 def test_a_run_is_kept_pair_by_pair(tmp_path, varied):
     metrics = [{"kind": "health", "step": 1, "r2_z.p": 0.2}, {"kind": "health", "step": 2, "r2_z.p": 0.9}]
-    kept = keep(rows(), metrics, varied, tmp_path)
+    kept = keep(on(varied, rows()), metrics, varied, tmp_path)
     assert kept.outcomes == "1110" and kept.strict == {"nearer": "1010"}
     assert kept.references == {"random": "1000"} and kept.minutes == 1.5 and kept.seed == 3
     assert kept.readings == {"r2_z.p": 0.9, "r_z.p": 0.9877, "moving_db.z shuffled": 17.25}
     assert (kept.episodes, kept.factors) == (12, 9)
     append_kept(tmp_path / "a.jsonl", kept)
     assert read_kept(tmp_path) == [kept]
+
+
+def test_of_other_data_and_of_a_checkpoint_before_nothing_is_kept(tmp_path, varied):
+    with pytest.raises(BadInput, match="lrc plan"):
+        keep(rows(), [], varied, tmp_path)  # planned on another dataset
+    newer = [control(pair, pair == 0, evaluation="three", checkpoint_hash="k2") for pair in range(2)]
+    kept = keep(on(varied, rows() + newer), [], varied, tmp_path)
+    assert (kept.outcomes, kept.checkpoint_hash, kept.readings) == ("10", "k2", {})
+
+
+def test_rows_that_are_not_whole_are_left_out(tmp_path, varied):
+    good = on(varied, rows())
+    broken = [{"kind": "control"}, {}, {"kind": 3}, {**good[0], "success": {}}, {**good[0], "pair": "x"}]
+    metrics = [{"kind": "health", "r2_z.p": "x"}, {"step": 3}]
+    assert keep(broken + good, metrics, varied, tmp_path) == keep(good, [], varied, tmp_path)
+    append_rows(tmp_path / "x.jsonl", [{"kind": "kept", "metric": "kept.v1", "world": 3}])
+    with pytest.raises(BadInput, match=r"x\.jsonl holds a row with another world"):
+        read_kept(tmp_path)
 
 
 def test_seeds_are_summarised_together_and_a_later_row_replaces_an_earlier(tmp_path):
@@ -67,9 +114,9 @@ def test_seeds_are_summarised_together_and_a_later_row_replaces_an_earlier(tmp_p
     assert (line["wilson_low"], line["wilson_high"]) == wilson(5, 8)
 
 
-def test_rows_of_another_version_and_runs_without_goals_are_named(tmp_path):
+def test_rows_of_another_version_and_runs_without_goals_are_named(tmp_path, varied):
     with pytest.raises(BadInput, match=r"lrc plan"):
-        keep([], [], None, tmp_path)
+        keep([], [], varied, tmp_path)
     append_rows(tmp_path / "x.jsonl", [{"kind": "kept", "metric": "kept.v9"}])
     with pytest.raises(BadInput, match=r"x.jsonl has rows of kept.v9"):
         read_kept(tmp_path)
@@ -86,5 +133,11 @@ def test_the_command_keeps_a_trained_run(store, tmp_path, capsys):
     (line,) = json.loads(out)
     assert code == 0 and line["world"] == "tworoom" and line["seeds"] == 1 and line["pairs"] == 4
     assert line["minutes"] > 0 and "r2_z.agent_position" in line["readings"]
+    hostile = [
+        {**row, "world": "../../out"} for row in read_rows(run / "results.jsonl") if row["kind"] == "control"
+    ]
+    append_rows(run / "results.jsonl", [{**row, "evaluation": "x", "crc": None} for row in hostile])
+    assert lrc("results", "--keep", run, "--folder", tmp_path / "kept", capsys=capsys)[0] == 0
+    assert {path.name for path in (tmp_path / "kept").iterdir()} == {"tworoom-clean.jsonl", "out-clean.jsonl"}
     again = lrc("results", "--folder", tmp_path / "kept", capsys=capsys)
     assert again[0] == 0 and "tworoom" in again[1]

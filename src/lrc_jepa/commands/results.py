@@ -10,6 +10,7 @@ from lrc_jepa.arguments import parse
 from lrc_jepa.console import say, table
 from lrc_jepa.evaluate.kept import append_kept, keep, read_kept, summarize_kept
 from lrc_jepa.folders import check_writable
+from lrc_jepa.report.names import file_name
 from lrc_jepa.run import Run
 from lrc_jepa.training.log import read_metrics
 
@@ -42,7 +43,7 @@ def work(args: ResultsArgs) -> list[dict[str, Any]]:
         ]
         args.folder.mkdir(parents=True, exist_ok=True)
         for row in rows:
-            append_kept(args.folder / f"{row.world}-{row.appearance}.jsonl", row)
+            append_kept(args.folder / f"{file_name(f'{row.world}-{row.appearance}')}.jsonl", row)
         say(f"kept {len(rows)} runs in {args.folder}")
     lines = summarize_kept(read_kept(args.folder))
     columns = [

@@ -6,8 +6,8 @@ paired comparisons can be made from it, and what is needed to make the run again
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,13 +16,19 @@ import numpy as np
 
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.choice import choose
 from lrc_jepa.evaluate.stats import wilson
+from lrc_jepa.records import Control, Intervention, Probe, Record, Training, of_rows, only, read_fields
 from lrc_jepa.rows import Row, append_rows, read_rows
 
 VERSION = "kept.v1"
 SHARED = ("world", "appearance", "factors", "system", "size", "protocol", "steps", "episodes")
 Group = tuple[str, str, int, str, str, int, int, str]
 ACTORS = ("random", "expert-replay", "do-nothing")
+COPIED = (
+    *("world", "appearance", "system", "size", "recipe", "protocol"),
+    *("manifest_hash", "config_hash", "checkpoint_hash", "data_hash"),
+)  # from the rows of its evaluation
 
 
 @dataclass(frozen=True)
@@ -70,54 +76,55 @@ class Kept:
         return *looks, self.system, self.size, self.steps, self.episodes, self.protocol
 
 
-def _string(rows: Iterable[Row], criterion: str) -> str:
-    counted = sorted((row for row in rows if not row["trivial"]), key=lambda row: row["pair"])
-    return "".join(str(int(row["success"][criterion])) for row in counted)
+def _string(rows: Iterable[Control], criterion: str) -> str:
+    counted = sorted((row for row in rows if not row.trivial), key=lambda row: row.pair)
+    return "".join(str(int(row.success[criterion])) for row in counted)
 
 
-def _largest(rows: list[Row]) -> list[Row]:
-    """The rows of the evaluation with the most episodes of its own actor; of equal ones the newest."""
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row["evaluation"], []).append(row)
-    return max(reversed(list(groups.values())), key=len) if groups else []
+def _planned(records: Sequence[Record], data: str, where: Path) -> list[Control]:
+    """The largest evaluation on the run's own data, of the checkpoint that was evaluated last."""
+    mine = [row for row in only(Control, records) if not row.repetition and row.data_hash == data]
+    shown = choose(mine, Control)
+    if shown is None or all(row.actor in ACTORS for row in shown.rows):
+        raise BadInput(f"{where} has no goals reached or missed yet: lrc plan {where}")
+    return shown.rows
 
 
-def _readings(metrics: list[Row], rows: list[Row]) -> dict[str, float]:
+def _readings(metrics: list[Row], records: Sequence[Record], checkpoint: str) -> dict[str, float]:
     wanted = ("r2_", "episode_", "error_", "distance_rank", "effective_rank", "z_std")
-    health = next((row for row in reversed(metrics) if row["kind"] == "health"), {})
-    found = {name: value for name, value in health.items() if name.startswith(wanted)}
-    for row in rows:  # later ones replace earlier ones
-        if row["kind"] == "probe" and row["probe"] == "ridge" and not row["control"]:
-            found[f"r_{row['stream']}.{row['quantity']}"] = row["r"]
-        if row["kind"] == "intervention" and row["psnr_moving"] is not None:
-            found[f"moving_db.{row['condition']}"] = row["psnr_moving"]
+    health = next((row for row in reversed(metrics) if row.get("kind") == "health"), {})
+    numbers = {name: value for name, value in health.items() if type(value) in (int, float)}
+    found = {name: value for name, value in numbers.items() if name.startswith(wanted)}
+    for row in only(Probe, records):  # later ones replace earlier ones
+        if row.checkpoint_hash == checkpoint and row.probe == "ridge" and not row.control:
+            found[f"r_{row.stream}.{row.quantity}"] = row.r
+    for altered in only(Intervention, records):
+        if altered.checkpoint_hash == checkpoint and altered.psnr_moving is not None:
+            found[f"moving_db.{altered.condition}"] = altered.psnr_moving
     return {name: round(float(value), 4) for name, value in found.items()}
 
 
-def keep(rows: list[Row], metrics: list[Row], store: Store, where: Path) -> Kept:
+def keep(rows: Iterable[Row], metrics: list[Row], store: Store, where: Path) -> Kept:
     """The kept row of a run, from its rows, its metrics and its dataset."""
-    planned = _largest([row for row in rows if row["kind"] == "control" and row.get("repetition", 0) == 0])
-    if not planned:
-        raise BadInput(f"{where} has no goals reached or missed yet: lrc plan {where}")
-    actors: dict[str, list[Row]] = {}
+    records, _ = of_rows(rows)
+    planned = _planned(records, store.digest(), where)
+    actors: dict[str, list[Control]] = {}
     for row in planned:
-        actors.setdefault(row["actor"], []).append(row)
+        actors.setdefault(row.actor, []).append(row)
     first = planned[0]
     own = next(rows for actor, rows in actors.items() if actor not in ACTORS)
-    criterion = own[0]["criterion"]
-    times = [row["seconds"] for row in rows if row["kind"] == "training"]
+    criterion = own[0].criterion
+    times = [row.seconds for row in only(Training, records)]
     return Kept(
-        **{name: first[name] for name in ("world", "appearance", "system", "size", "recipe", "protocol")},
-        **{name: first[name] for name in ("manifest_hash", "config_hash", "checkpoint_hash", "data_hash")},
-        seed=first["train_seed"],
-        steps=first["step"],
+        **{name: getattr(first, name) for name in COPIED},
+        seed=first.train_seed,
+        steps=first.step,
         minutes=round(sum(times) / 60, 2) if times else None,
         criterion=criterion,
         outcomes=_string(own, criterion),
-        strict={name: _string(own, name) for name in own[0]["success"] if name != criterion},
+        strict={name: _string(own, name) for name in own[0].success if name != criterion},
         references={name: _string(actors[name], criterion) for name in ACTORS if name in actors},
-        readings=_readings(metrics, rows),
+        readings=_readings(metrics, records, first.checkpoint_hash),
         episodes=store.episodes,
         factors=store.appearance(np.arange(store.episodes)).shape[1],
     )
@@ -132,13 +139,15 @@ def read_kept(folder: Path) -> list[Kept]:
     """All kept rows under a folder, of each evaluation the newest."""
     if not folder.is_dir():
         raise BadInput(f"there are no kept results at {folder}")
-    known = {f.name for f in fields(Kept)}
     found: dict[tuple[str, str, str], Kept] = {}
     for path in sorted(folder.glob("*.jsonl")):
         for row in read_rows(path, "kept"):
-            if row["metric"] != VERSION:
-                raise BadInput(f"{path} has rows of {row['metric']}, and this version reads {VERSION}")
-            kept = Kept(**{name: value for name, value in row.items() if name in known})
+            if row.get("metric") != VERSION:
+                raise BadInput(f"{path} has rows of {row.get('metric')}, and this version reads {VERSION}")
+            try:
+                kept = Kept(**read_fields(Kept, row, VERSION))
+            except ValueError as why:
+                raise BadInput(f"{path} holds a row {why}") from None
             found[kept.key] = kept
     return list(found.values())
 
@@ -162,7 +171,7 @@ def summarize_kept(kept: list[Kept]) -> list[dict[str, Any]]:
         first = runs[0]
         outcomes = "".join(run.outcomes for run in runs)
         low, high = wilson(outcomes.count("1"), len(outcomes))
-        strict = {name: _mean(_rate(run.strict[name]) for run in runs) for name in first.strict}
+        strict = {name: _mean(_rate(run.strict.get(name, "")) for run in runs) for name in first.strict}
         lines.append(
             {
                 **{name: getattr(first, name) for name in SHARED},

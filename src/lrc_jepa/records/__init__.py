@@ -26,7 +26,7 @@ from lrc_jepa.records.kinds import (
     Training,
     Variant,
 )
-from lrc_jepa.records.reading import of_row, of_rows, only, parsed
+from lrc_jepa.records.reading import of_row, of_rows, only, parsed, read_fields
 
 __all__ = [
     "KINDS",
@@ -55,4 +55,5 @@ __all__ = [
     "of_rows",
     "only",
     "parsed",
+    "read_fields",
 ]

@@ -36,6 +36,10 @@ class Record:
         known: Row = {name: value for part in parts for name, value in part.items()}
         return cls(**{name: value for name, value in known.items() if name not in ("kind", "metric")})
 
+    def amiss(self) -> str:
+        """What is wrong with fields that are each of their type, in a few words; empty: nothing."""
+        return ""
+
     def row(self) -> Row:
         """As it is written."""
         found = {

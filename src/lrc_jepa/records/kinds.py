@@ -47,6 +47,10 @@ class Control(Planned):
     imagination_gap: float | None = None
     """Latent distance between the two."""
 
+    def amiss(self) -> str:
+        """A success that is not told by its own criterion."""
+        return "" if self.criterion in self.success else "whose success is not told by its own criterion"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stress(Control):
@@ -90,6 +94,11 @@ class StressTrend(Planned):
     """Lower end of its pointwise 95% interval."""
     high: list[float]
     """Upper end."""
+
+    def amiss(self) -> str:
+        """Curves of other lengths."""
+        curves = (self.at, self.rate, self.low, self.high)
+        return "" if len({*map(len, curves)}) == 1 else "with curves of other lengths"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +150,15 @@ class Explain(Planned):
     """PNG of what was imagined and what happened, where the model can decode."""
     figure: str = ""
     """SVG of all this."""
+
+    def amiss(self) -> str:
+        """Curves that are not of one length, and a landscape that is not a square of them."""
+        if not self.cost or not self.step_cost or len(self.cost) != len(self.spread):
+            return "without a cost and a spread for each iteration"
+        side = len(self.offsets)
+        grids = (self.landscape, self.inside)
+        whole = side > 1 and all(len(grid) == side and {*map(len, grid)} == {side} for grid in grids)
+        return "" if whole else "with a landscape that is not as wide as its offsets"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,16 +29,25 @@ def of_row(row: Row) -> Record:
             row = kind.earlier[version](row)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not whole ({error})") from None
+    found = read_fields(kind, row, kind.metric or kind.kind)
+    beyond = {name: value for name, value in row.items() if name not in {*hints_of(kind), "kind", "metric"}}
+    record = kind(**{**found, "further": beyond})
+    if why := record.amiss():
+        raise ValueError(why)
+    return record
+
+
+def read_fields(kind: type[Any], row: Row, what: str) -> Row:
+    """The fields of a dataclass that a row holds; ValueError where one is missing or of another type."""
     hints, found = hints_of(kind), {}
     for f in dataclasses.fields(kind):
         if f.name in row:
             if not fits(hints[f.name], row[f.name]):
-                raise ValueError(f"with another {f.name} than a row of {kind.metric or kind.kind} has")
+                raise ValueError(f"with another {f.name} than a row of {what} has")
             found[f.name] = row[f.name]
         elif f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
             raise ValueError(f"without {f.name}")
-    beyond = {name: value for name, value in row.items() if name not in {*hints, "kind", "metric"}}
-    return kind(**{**found, "further": beyond})
+    return found
 
 
 def fits(hint: Any, value: Any) -> bool:

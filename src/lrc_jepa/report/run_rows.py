@@ -12,9 +12,11 @@ from lrc_jepa.evaluate.choice import choose
 from lrc_jepa.files import read_json
 from lrc_jepa.records import Measured, Record, of_rows
 from lrc_jepa.report.names import readable, readable_row
-from lrc_jepa.rows import read_rows
+from lrc_jepa.report.training_rows import read_training
+from lrc_jepa.rows import Row, read_rows
 
 M = TypeVar("M", bound=Measured)
+NAMED = ("system", "world", "size")  # what a run is called by
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class RunRows:
     rows: list[Record]
     line: str = "-"
     """Style of its lines: a second run of a system is dashed."""
+    training: list[Row] = field(default_factory=list)
+    """Losses, health and warnings along its training."""
     misfits: list[str] = field(default_factory=list)
     """What to say of rows that cannot be shown."""
 
@@ -46,8 +50,12 @@ def with_lines(sources: Sequence[RunRows]) -> list[RunRows]:
 def described(run: Path) -> dict[str, Any]:
     """What a run says of itself."""
     described: dict[str, Any] = readable_row(read_json(run / "config.json", f"run {run}"))
-    if "config" not in described:
+    config = described.get("config")
+    if not isinstance(config, dict):
         raise BadInput(f"{run} is not a run: its config.json has no config")
+    for name, value in (*((n, config.get(n)) for n in NAMED), ("config_hash", described.get("config_hash"))):
+        if not isinstance(value, str):
+            raise BadInput(f"{run} is not a run: its config.json does not name its {name}")
     return described
 
 
@@ -65,8 +73,9 @@ def read_folder(folder: Path, label: str = "") -> RunRows:
     """A folder of rows alone; those that are of no kind or version known here are named."""
     name = readable(folder.name)
     rows, misfits = of_rows(readable_row(row) for row in read_rows(folder / "results.jsonl"))
-    told = [f"{folder} holds {misfit}: not shown" for misfit in misfits]
-    return RunRows(label or name, name, "", "", folder, rows, misfits=told)
+    training, torn = read_training(folder)
+    told = [f"{folder} holds {misfit}: not shown" for misfit in (*misfits, *torn)]
+    return RunRows(label or name, name, "", "", folder, rows, training=training, misfits=told)
 
 
 def read_runs(runs: Sequence[Path]) -> list[RunRows]:

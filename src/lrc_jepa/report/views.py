@@ -10,10 +10,9 @@ from lrc_jepa.experiments import EXPERIMENTS
 from lrc_jepa.records import Film, Measured, OpenLoop, Rollout
 from lrc_jepa.report import figures
 from lrc_jepa.report.canvas import Drawing, data_address
-from lrc_jepa.report.names import readable_row
 from lrc_jepa.report.run_rows import RunRows, described
 from lrc_jepa.report.tables import Section
-from lrc_jepa.rows import Row, read_rows
+from lrc_jepa.rows import Row
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,7 @@ def _readouts(health: Row | None) -> list[dict[str, Any]]:
 
 def view_run(source: RunRows) -> RunView:
     """Read what a run left behind."""
-    told, rows, run = described(source.folder), source.rows, source.folder
-    metrics = [readable_row(row) for row in read_rows(run / "metrics.jsonl")]
+    told, rows, run, metrics = described(source.folder), source.rows, source.folder, source.training
     health = next((row for row in reversed(metrics) if row["kind"] == "health"), None)
     imagined = choose(rows, OpenLoop)
     curves = {"training": figures.training_curves(metrics), **figures.health_curves(metrics)}

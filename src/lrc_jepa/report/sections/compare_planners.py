@@ -88,7 +88,7 @@ def of_run(source: RunRows) -> Section | None:
     shown = choose(source.rows, PlannerBudget)
     if shown is None:
         return None
-    lines = [{**row.row(), "planner": row.planner["planner"]} for row in shown.rows]
+    lines = [{**row.row(), "planner": row.planner.get("planner", "")} for row in shown.rows]
     note = (
         f"All on the same {lines[0]['pairs']} non-trivial pairs, compared pair by pair with the paper's CEM. "
         "Plain CEM: 300 x 30 by the plain loop on the same checkpoint, timed in the same run "

@@ -71,7 +71,7 @@ def of_run(source: RunRows) -> Section | None:
     lines = [
         [
             f"pair {r.pair}",
-            r.planner["planner"],
+            str(r.planner.get("planner", "")),
             str(len(r.cost)),
             str(r.evaluations),
             f"{r.cost[0]:.3g}",
