@@ -34,7 +34,7 @@ IMPORTED = (
     "matplotlib.pyplot",
     "torch._dynamo",
     "tensorboard.compat.proto.event_pb2",
-    *(f"lrc_jepa.commands.{name}" for name in ("collect", "data", "examine", "lab", "train")),
+    *(f"lrc_jepa.commands.{name}" for name in ("collect", "data", "examine", "lab", "results", "train")),
 )
 
 
@@ -181,7 +181,7 @@ class Bench:
             following = self.commands.run(scenario.again(home), home)
             assert following.code == 0, f"the next run ended with {following}"
             assert scenario.done(home) == self.expected[scenario.name][1]
-            assert left_over(home) == []
+            assert not (left := left_over(home)), left
         except Exception as error:
             error.add_note(told)
             raise
@@ -226,7 +226,7 @@ class Bench:
         for refused in (e for e in ended if e.code):
             assert "is in use by" in refused.said or "already" in refused.said, refused
         assert scenario.done(home) == self.expected[scenario.name][1]
-        assert left_over(home) == []
+        assert not (left := left_over(home)), left
         name = "both" if codes == [0, 0] else "one refused"
         self.counts[name] = self.counts.get(name, 0) + 1
 

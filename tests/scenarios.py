@@ -15,6 +15,7 @@ from made_formats import episodes, swm_hdf5
 from lrc_jepa.data.features import find_features
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.kept import read_kept
 from lrc_jepa.lines import read_lines
 from lrc_jepa.models import build_model
 from lrc_jepa.recipes import get_recipe
@@ -156,6 +157,30 @@ class Export(Scenario):
             return int(file["pixels"][:].astype(np.int64).sum())
 
 
+@dataclass
+class Convert(Scenario):
+    """A dataset with its frames as JPEG, in the place of another."""
+
+    def command(self, home: Path) -> list[str]:
+        return ["data", "convert", str(home / "data"), "--out", str(home / "out"), "--overwrite"]
+
+    def sound(self, home: Path) -> object:
+        found = store_in(home / "out")
+        assert found or not (self.before / "out").exists(), "the old dataset is lost"
+        return found
+
+
+@dataclass
+class Keep(Scenario):
+    """A run that joins kept results."""
+
+    def command(self, home: Path) -> list[str]:
+        return ["results", "--keep", str(home / "run"), "--folder", str(home / "kept")]
+
+    def sound(self, home: Path) -> object:
+        return read_kept(home / "kept") if (home / "kept").exists() else []
+
+
 class Made:
     """What the scenarios start from, made once and only when asked for; `run` runs a command."""
 
@@ -245,11 +270,13 @@ SCENARIOS: dict[str, Callable[[str, Made], Scenario]] = {
     "collect over another": lambda n, m: Collect(n, m.home(n, m.old_data)),
     "import": lambda n, m: Import(n, m.home(n, m.source)),
     "import over another": lambda n, m: Import(n, m.home(n, m.source, m.old_import)),
+    "convert over another": lambda n, m: Convert(n, m.home(n, m.old_data, m.old_import)),
     "features": lambda n, m: Features(n, m.home(n, m.data)),
     "export over another": lambda n, m: Export(n, m.home(n, m.old_data, m.old_export), stride=9),
     "train": lambda n, m: Train(n, m.home(n, m.data)),
     "resume": lambda n, m: Train(n, m.home(n, m.data, m.half_run)),
     "plan": lambda n, m: Rows(n, m.home(n, m.data, m.whole_run), words=PLAN),
     "recover": lambda n, m: Rows(n, m.home(n, m.data, m.whole_run), words=LAB),
+    "keep": lambda n, m: Keep(n, m.home(n, m.data, m.whole_run)),
     "report": lambda n, m: Rows(n, m.home(n, m.data, m.whole_run, m.page), stride=3, words=REPORT),
 }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import partial
 
 from damaged_cases import KINDS, SECONDS, run_apart
 
-CASES = 10_000
+CASES = int(os.environ.get("LRC_TORTURE_DAMAGED", "10000"))
 
 
 def _tell(capsys, text: str) -> None:

@@ -2,13 +2,13 @@
 
 import pytest
 from scenarios import SCENARIOS
-from torture_figures import record
+from torture_figures import record, share
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_fault(name, bench, made):
     scenario = made.scenario(name)
-    faults = bench.faults(scenario)
+    faults = share(bench.faults(scenario))
     with record(f"faults: {name}", bench, len(faults)) as attempt:
         for fault in faults:
             with attempt(fault):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
 from fuzzing import fuzz
 from test_fuzz import MEMORY, TARGETS
 
-EXAMPLES = 4000
+EXAMPLES = int(os.environ.get("LRC_TORTURE_FUZZED", "4000"))
 
 
 @pytest.mark.parametrize("name", TARGETS)
