@@ -32,6 +32,7 @@ BASE = {
     "config_tree",
     "console",
     "wire",
+    "client",
     "__init__",
 }
 ORDER = [
@@ -44,6 +45,7 @@ ORDER = [
     "plan",
     "run",
     "deploy",
+    "serve",
     "evaluate",
     "report",
     "library",

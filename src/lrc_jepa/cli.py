@@ -34,6 +34,7 @@ COMMANDS = {
     "theory": "train in a world whose optimum is known, and compare with the theorem",
     "report": "write one page about one or several runs",
     "drive": "try the real-time loop against a simulator, in wall-clock time",
+    "serve": "let robots ask a trained run for actions, over a websocket",
     "studio": "open a page in the browser, and see a world model think",
     "results": "what kept runs have reached; keep more of them",
     "bench": "measure how fast training, planning and the worlds are here",

@@ -1,0 +1,168 @@
+"""Talk to `lrc serve` from anywhere: numpy, msgpack and websockets, no torch.
+
+    with Client("ws://127.0.0.1:8000") as client:
+        client.infer({"image": frame, "goal": picture})["actions"]  # (m, a), in the robot's units
+
+The protocol is that of openpi's clients, which can be used in its place: the server sends what it knows of the robot
+when a connection opens; then each table of arrays is answered by one. An answer in words is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Protocol
+
+import numpy as np
+
+from lrc_jepa.arrays import Actions, Array, Frames
+from lrc_jepa.errors import BadInput
+from lrc_jepa.wire import LARGEST, pack, unpack_table
+
+PORT = 8000
+SECONDS = 60.0
+
+
+class Infers(Protocol):
+    """Anything that answers an observation with actions: a `Client`, or a `serve.Session` in this process."""
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the checkpoint says of the robot."""
+
+    def infer(self, observation: Mapping[str, Any]) -> dict[str, Any]:
+        """A table of arrays, answered by one."""
+
+
+class Client:
+    """One connection; the server keeps goal and history for it."""
+
+    def __init__(
+        self, address: str = f"ws://127.0.0.1:{PORT}", *, token: str | None = None, seconds: float = SECONDS
+    ) -> None:
+        """Connect; `seconds` is how long an answer may take."""
+        try:
+            from websockets.exceptions import WebSocketException
+            from websockets.sync.client import connect
+        except ModuleNotFoundError:
+            raise BadInput("the client needs websockets: pip install 'lrc-jepa[serve]'") from None
+        self._failures: tuple[type[Exception], ...] = (WebSocketException, OSError, TimeoutError)
+        self._address, self._seconds = address, seconds
+        headers = {"Authorization": f"Api-Key {token}"} if token else None
+        try:
+            self._socket = connect(
+                address,
+                compression=None,
+                max_size=LARGEST,
+                additional_headers=headers,
+                open_timeout=seconds,
+                proxy=None,
+            )
+            self._metadata = self._answer()
+        except self._failures as error:
+            raise BadInput(f"there is no policy to talk to at {address} ({error})") from None
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the checkpoint says of the robot."""
+        return self._metadata
+
+    def infer(self, observation: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask; what the server refuses is a BadInput with its sentence."""
+        try:
+            self._socket.send(pack(dict(observation)))
+            return self._answer()
+        except self._failures as error:
+            raise BadInput(f"the policy at {self._address} does not answer ({error})") from None
+
+    def _answer(self) -> dict[str, Any]:
+        said = self._socket.recv(self._seconds)
+        if isinstance(said, str):
+            raise BadInput(f"the policy refused: {said}")
+        return unpack_table(said)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class StepPolicy:
+    """Action by action, as LeRobot's robots ask: `select_action(observation)` and `reset()`.
+
+    It looks where a block begins and plans anew when a plan is carried out, as `Policy.act` does.
+    """
+
+    def __init__(self, policy: Infers, goal: Frames, camera: str | None = None) -> None:
+        """`goal` (h,w,3) is a picture of where to end; `camera` the key of observations that holds the picture.
+
+        Left out: the one that the model was trained on, or the only picture there is.
+        """
+        self.policy, self.goal = policy, goal
+        cameras = policy.metadata["cameras"]
+        self.camera = camera or (cameras[0] if cameras else None)
+        self.block = int(policy.metadata["block"])
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew, towards the same goal."""
+        self._left: list[Actions] = []
+        self._done: list[Actions] = []
+        self._new = True
+
+    def select_action(self, observation: Mapping[str, Any]) -> Any:
+        """The next action (a,); for a batch of one, pictures (1,3,h,w) as LeRobot has them, it is (1,a).
+
+        Pictures are uint8 (h,w,3) or numbers from 0 to 1, the colours first; a torch tensor is answered by one.
+        """
+        given = self._picture(observation)
+        values = np.asarray(given)
+        if not len(self._done) % self.block:
+            self._look(_frame(values))
+        action = self._left.pop(0)
+        self._done.append(action)
+        answer = action[None] if values.ndim == 4 else action
+        return (
+            given.new_tensor(answer.tolist(), dtype=given.dtype) if hasattr(given, "new_tensor") else answer
+        )
+
+    def _look(self, frame: Frames) -> None:
+        asked: dict[str, Any] = {"image": frame, "plan": not self._left}
+        if self._new:
+            asked |= {"goal": self.goal, "reset": True}
+        else:
+            asked["done"] = np.stack(self._done[-self.block :])
+        found = self.policy.infer(asked)
+        self._new, self._done = False, self._done[-self.block :]
+        if asked["plan"]:
+            self._left = list(np.asarray(found["actions"], np.float32))
+
+    def _picture(self, observation: Mapping[str, Any]) -> Any:
+        if self.camera is not None and self.camera in observation:
+            return observation[self.camera]
+        found = [key for key in observation if "image" in key]
+        if len(found) != 1:
+            raise BadInput(f"which of {', '.join(observation)} is the picture? Name the camera")
+        return observation[found[0]]
+
+
+def _frame(values: Array) -> Frames:
+    """A picture as robots' libraries have it, as (h,w,3) uint8."""
+    picture = values[0] if values.ndim == 4 and len(values) == 1 else values
+    if picture.ndim == 3 and picture.shape[0] == 3 and picture.shape[2] != 3:
+        picture = picture.transpose(1, 2, 0)
+    if picture.ndim != 3 or picture.shape[2] != 3:
+        raise BadInput(f"a picture is (h, w, 3), (3, h, w) or a batch of one, not {values.shape}")
+    if picture.dtype.kind == "f":
+        picture = (np.clip(picture, 0, 1) * 255 + 0.5).astype(np.uint8)
+    return np.ascontiguousarray(picture)

@@ -1,0 +1,109 @@
+"""One client's policy: goal and history are his own, the model is everybody's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from lrc_jepa.arrays import Actions, Frames
+from lrc_jepa.config import PlanConfig
+from lrc_jepa.errors import BadInput
+from lrc_jepa.plan.policy import Policy
+from lrc_jepa.run import Run
+
+LARGEST_SIDE = 4096  # of a picture
+
+
+class Session:
+    """Answers observations.
+
+    image   (h,w,3) uint8; also under the camera's own name, or the last part of it
+    goal    (h,w,3) uint8: where to end; kept until another is sent
+    done    (block,a): what was carried out since the last image, a block ago; left out: the past is not known
+    ahead   (n,a), whole blocks: what will be carried out before the plan begins; left out: nothing
+    plan    false: only look
+    reset   true: forget the past
+
+    The answer has `distance`, how far the image is from the goal by the model's own measure, and unless it was only a
+    look, `actions` (m,a) in the robot's units and `cost`, how far from the goal they are imagined to end.
+    """
+
+    def __init__(self, run: Run, plan: PlanConfig | None = None) -> None:
+        self.policy: Policy = run.policy(plan)
+        self._metadata = metadata(run, plan)
+        self._aimed = False
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the checkpoint says of the robot."""
+        return self._metadata
+
+    def infer(self, observation: Mapping[str, Any]) -> dict[str, Any]:
+        """Look, and plan unless told not to; bad observations are refused and change nothing."""
+        spec = self.policy.deployment.spec
+        frame = _picture(observation, self._image_key(observation))
+        done = _actions(observation, "done", spec.raw_action_dim, spec.frameskip)
+        ahead = _actions(observation, "ahead", spec.raw_action_dim, spec.frameskip)
+        if done is not None and len(done) != spec.frameskip:
+            raise BadInput(f"done is one block of {spec.frameskip} actions, not {len(done)}")
+        goal = _picture(observation, "goal") if observation.get("goal") is not None else None
+        if goal is not None:
+            self.policy.reset(goal)
+            self._aimed = True
+        if not self._aimed:
+            raise BadInput("the first observation needs a goal, a picture of where to end")
+        forget = goal is not None or done is None or bool(observation.get("reset"))
+        self.policy.look(frame, None if forget or done is None else done.reshape(1, -1))
+        answer: dict[str, Any] = {"distance": float(self.policy.controller.distance()[0])}
+        if observation.get("plan", True):
+            none = np.zeros((0, spec.raw_action_dim), np.float32)
+            actions = self.policy.plan_after((none if ahead is None else ahead)[None])[0]
+            cost = float(self.policy.solved.imagined_cost[0]) if self.policy.solved else None
+            answer |= {"actions": actions, "cost": cost}
+        return answer
+
+    def _image_key(self, observation: Mapping[str, Any]) -> str:
+        cameras = self.policy.deployment.cameras
+        names = ["image", *cameras, *(name.replace("/", ".").rpartition(".")[2] for name in cameras)]
+        for name in names:
+            if name in observation:
+                return name
+        raise BadInput(f"an observation needs a picture under {' or '.join(dict.fromkeys(names))}")
+
+
+def metadata(run: Run, plan: PlanConfig | None = None) -> dict[str, Any]:
+    """What a client is told when it connects, as plain values."""
+    checkpoint = run.checkpoint
+    return {
+        **checkpoint.deployment.describe(),
+        "execute": (plan or run.config.plan).execute,
+        "system": run.config.system,
+        "world": str(checkpoint.provenance.get("world", "")),
+        "checkpoint": checkpoint.digest[:16],
+    }
+
+
+def _picture(observation: Mapping[str, Any], key: str) -> Frames:
+    frame = observation[key]
+    good = (
+        isinstance(frame, np.ndarray) and frame.dtype == np.uint8 and frame.ndim == 3 and frame.shape[2] == 3
+    )
+    if not good or not min(frame.shape) > 0 or max(frame.shape) > LARGEST_SIDE:
+        told = f"{frame.dtype} {frame.shape}" if isinstance(frame, np.ndarray) else type(frame).__name__
+        raise BadInput(f"{key[:80]} must be a picture, uint8 (h, w, 3), not {told}")
+    return frame
+
+
+def _actions(observation: Mapping[str, Any], key: str, width: int, block: int) -> Actions | None:
+    values = observation.get(key)
+    if values is None:
+        return None
+    if not isinstance(values, np.ndarray) or values.dtype.kind != "f" or values.ndim != 2:
+        raise BadInput(f"{key} must be an array of numbers (n, {width})")
+    if values.shape[1] != width or len(values) % block or not np.isfinite(values).all():
+        raise BadInput(
+            f"{key} must be whole blocks of {block} finite actions (n, {width}), not {values.shape}"
+        )
+    return np.asarray(values, np.float32)
