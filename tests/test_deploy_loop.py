@@ -204,3 +204,19 @@ def test_the_log_has_a_checked_line_for_every_period(tmp_path):
     assert not damaged and [line["number"] for line in periods] == list(range(summary.periods))
     assert lines[-1]["kind"] == "end" and lines[-1]["ended"] == "6 actions"
     assert path.read_bytes().count(b'"crc"') == len(lines)
+
+
+def test_the_loop_runs_before_everything_else_where_the_system_allows(monkeypatch, capsys):
+    import os
+
+    held, before = [], os.sched_getscheduler(0)
+    monkeypatch.setattr(os, "sched_setscheduler", lambda pid, policy, parameters: held.append(policy))
+    assert Desk(realtime=True, actions=2).run().actions == 2
+    assert held == [os.SCHED_RR | os.SCHED_RESET_ON_FORK, before]
+
+    def refuse(*words):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    assert Desk(realtime=True, actions=2).run().actions == 2
+    assert "gives no real-time priority (Operation not permitted)" in capsys.readouterr().out

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 OWN_TEST = (
     "python.md",
+    "robot.md",
     *(page.name for page in PAGES if page.name.startswith("add-")),
 )  # pages with a test of their own
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -19,6 +19,7 @@ import numpy as np
 from lrc_jepa.arrays import Actions
 from lrc_jepa.deploy.log import Log
 from lrc_jepa.deploy.planner import Aim, Fault, Planned, Planner, Seen
+from lrc_jepa.deploy.priority import ahead_of_others
 from lrc_jepa.deploy.robot import Clock, Observation, Robot, WallClock
 from lrc_jepa.deploy.settings import Settings
 from lrc_jepa.deploy.summary import Summary
@@ -70,6 +71,10 @@ class Loop:
 
     def run(self) -> Summary:
         """Drive until the goal, the time, or a human's word; the robot is stopped however it ends."""
+        with ahead_of_others(self.settings.realtime):
+            return self._run()
+
+    def _run(self) -> Summary:
         try:
             self.planner.begin(self.aim, self.episode)
             self._begun = self.clock.now()

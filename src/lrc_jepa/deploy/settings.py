@@ -37,6 +37,8 @@ class Settings(Checked):
     reached: NonNegative | None = None
     """End when a frame's distance from the goal is at most this: the latent's by the model's own distance, a
     read-out's by its squared error."""
+    realtime: bool = False
+    """Ask the system to run the loop before everything else; a warning where it does not."""
     stop_file: Path | None = None
     """End when this file appears."""
     key: bool = False
