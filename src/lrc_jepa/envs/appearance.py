@@ -80,6 +80,11 @@ class Appearance:
         return self
 
     @property
+    def varies(self) -> bool:
+        """Whether any of the world's factors differ between episodes."""
+        return self.kind == "varied" and self.factors > 0
+
+    @property
     def width(self) -> int:
         """Length of an episode's vector of factors."""
         return {"varied": self.factors, "patterned": 3 * self.cells**2}.get(self.kind, 0)

@@ -27,6 +27,24 @@ class ScriptedPolicy(Protocol):
 ScriptedPolicyMaker = Callable[[list[np.random.Generator]], ScriptedPolicy]
 
 
+class BaseTask:
+    """What the tasks of our worlds share: a name, actions in [-1, 1], and a look that fits the world."""
+
+    name: str
+    state_dim: int
+    action_low: Array
+    action_high: Array
+    named_factors: tuple[str, ...]
+
+    def __init_subclass__(cls, *, name: str, states: int, actions: int, factors: tuple[str, ...]) -> None:
+        cls.name, cls.state_dim, cls.named_factors = name, states, factors
+        cls.action_low = np.full(actions, -1.0, np.float32)
+        cls.action_high = np.full(actions, 1.0, np.float32)
+
+    def __init__(self, appearance: Appearance) -> None:
+        self.appearance = appearance.fit(self.name, self.named_factors)
+
+
 @dataclass(frozen=True)
 class Mover:
     """Something whose motion is counted when data are collected."""

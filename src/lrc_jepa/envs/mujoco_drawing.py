@@ -8,14 +8,16 @@ in the way that stable-worldmodel draws. A model passed here is for drawing only
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
+from lrc_jepa.envs.appearance import Appearance, shading
 from lrc_jepa.envs.mujoco_gl import load_mujoco
 from lrc_jepa.envs.published import SIDE as PUBLISHED_SIDE
 from lrc_jepa.envs.published import reduced
@@ -158,3 +160,28 @@ class MujocoCamera:
         if self._renderer is not None:
             self._renderer.close()
             self._renderer, self._size = None, 0
+
+
+class Look(NamedTuple):
+    """How the factors of an episode become its look."""
+
+    clean: Sequence[float]
+    """Where each factor stands in the clean scene."""
+    dress: Callable[[Any, Array, list[int], bool, int], None]
+    """Model, factors (B,F), surface of each episode, whether they vary, and b: sets the look of episode b."""
+    surface: int
+    """The factor that chooses a surface."""
+    light: int
+    """The factor of the light; its slopes across and down come after it."""
+
+
+def draw_dressed(
+    place: MujocoCamera, look: Look, appearance: Appearance, factors: Array, size: int, poses: Array
+) -> NDArray[np.uint8]:
+    """Joint positions (B,nq) -> frames (B,size,size,3), each in the look that its factors (B,F) give it."""
+    full = appearance.fill(factors, look.clean)
+    surfaces = surface_of(place.model, full[:, look.surface])
+    frames = place.draw(size, poses, partial(look.dress, place.model, full, surfaces, appearance.varies))
+    light, across, down = full[:, look.light : look.light + 3].T
+    shade = shading(0.5 + 0.5 * light, 0.5 * (across - 0.5), 0.5 * (down - 0.5), size)
+    return appearance.dressing(factors, size, shade).over(frames)

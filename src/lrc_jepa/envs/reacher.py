@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
-from lrc_jepa.envs.appearance import Appearance, shading
-from lrc_jepa.envs.base import Handle, Mover, World
+from lrc_jepa.envs.base import BaseTask, Handle, Mover, World
 from lrc_jepa.envs.mujoco_drawing import (
+    Look,
     MujocoCamera,
     add_surfaces,
     brighten,
+    draw_dressed,
     mujoco,
     paint_surfaces,
-    surface_of,
 )
 from lrc_jepa.envs.policies import SmoothWalk
 
@@ -126,16 +126,8 @@ def judge(states: Array, goals: Array) -> dict[str, NDArray[np.bool_]]:
     return {"joints-0.05rad.v1": near, "joints-0.05rad-still.v1": near & still}
 
 
-class Reacher:
+class Reacher(BaseTask, name="reacher", states=4, actions=2, factors=FACTORS):
     """B arms; one simulator serves them in turn."""
-
-    name = "reacher"
-    action_low: Array = np.full(2, -1.0, np.float32)
-    action_high: Array = np.full(2, 1.0, np.float32)
-    state_dim = 4
-
-    def __init__(self, appearance: Appearance) -> None:
-        self.appearance = appearance.fit(self.name, FACTORS)
 
     def reset_to(self, states: Array, appearance: Array) -> None:
         """Put each arm into `states` (B,4)."""
@@ -159,14 +151,7 @@ class Reacher:
         """Frames (B,size,size,3)."""
         if self.appearance.kind == "published":
             return published_camera().draw(size, self._state[:, :2])
-        place = camera()
-        full = self.appearance.fill(self.factors, CLEAN)
-        varied = self.appearance.kind == "varied" and self.appearance.factors > 0
-        look = partial(_dress, place.model, full, surface_of(place.model, full[:, 9]), varied)
-        frames = place.draw(size, self._state[:, :2], look)
-        slopes = 0.5 * (full[:, 4:6] - 0.5)
-        shade = shading(0.5 + 0.5 * full[:, 3], slopes[:, 0], slopes[:, 1], size)
-        return self.appearance.dressing(self.factors, size, shade).over(frames)
+        return draw_dressed(camera(), LOOK, self.appearance, self.factors, size, self._state[:, :2])
 
     def distance(self) -> Array:
         """The largest angle between a joint and its goal (B,), in radians."""
@@ -188,6 +173,9 @@ def _dress(model: Any, full: Array, surfaces: list[int], varied: bool, b: int) -
     model.cam_pos[camera] = (CAMERA_SHIFT * across, CAMERA_SHIFT * down, 0.75 * (1 + CAMERA_ZOOM * zoom))
     half = CAMERA_TURN * turn / 2
     model.cam_quat[camera] = (np.cos(half), 0, 0, np.sin(half))
+
+
+LOOK = Look(CLEAN, _dress, surface=9, light=3)
 
 
 def initial(rng: np.random.Generator) -> Array:

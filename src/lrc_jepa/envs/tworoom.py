@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
 from lrc_jepa.envs.appearance import BACKGROUND_AND_LIGHT, Appearance, shading, to_bytes
-from lrc_jepa.envs.base import Handle, Mover, World
+from lrc_jepa.envs.base import BaseTask, Handle, Mover, World
 from lrc_jepa.envs.policies import SmoothWalk
 
 SIDE = 224.0
@@ -85,16 +85,11 @@ class Backdrop:
     agent: NDArray[np.float32]  # (S, size, size, 3), what an agent would look like in each pixel
 
 
-class TwoRoom:
+class TwoRoom(BaseTask, name="tworoom", states=2, actions=2, factors=FACTORS):
     """B rooms at once."""
 
-    name = "tworoom"
-    action_low: Array = np.full(2, -1.0, np.float32)
-    action_high: Array = np.full(2, 1.0, np.float32)
-    state_dim = 2
-
     def __init__(self, appearance: Appearance) -> None:
-        self.appearance = appearance.fit(self.name, FACTORS)
+        super().__init__(appearance)
         self._scenes: dict[int, Backdrop] = {}
 
     def reset_to(self, states: Array, appearance: Array) -> None:
@@ -120,7 +115,7 @@ class TwoRoom:
         if size not in self._scenes:
             factors = self.factors if self.factors.shape[1] else self.factors[:1]
             full = self.appearance.fill(factors, CLEAN)
-            if self.appearance.kind == "varied" and self.appearance.factors > 0:
+            if self.appearance.varies:
                 # Backgrounds stay lighter than walls, so that the scene remains readable.
                 full[:, :3] = 0.45 + 0.55 * full[:, :3]
                 full[:, 6:] = 0.4 * full[:, 6:]

@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
-from lrc_jepa.envs.appearance import Appearance, shading
-from lrc_jepa.envs.base import Mover, World
+from lrc_jepa.envs.appearance import Appearance
+from lrc_jepa.envs.base import BaseTask, Mover, World
 from lrc_jepa.envs.cube import scene
 from lrc_jepa.envs.cube.policies import Expert, Oracle
 from lrc_jepa.envs.cube.state import BLOCK, JOINTS, NQ, NV, READINGS, STATE_DIM, quantities
-from lrc_jepa.envs.mujoco_drawing import MujocoCamera, mujoco, surface_of
+from lrc_jepa.envs.mujoco_drawing import Look, MujocoCamera, draw_dressed, mujoco
 from lrc_jepa.envs.policies import SmoothWalk
 from lrc_jepa.errors import BadInput
 
@@ -165,16 +165,11 @@ def apart(states: Array, goals: Array) -> Array:
     return np.asarray(np.linalg.norm(states[:, BLOCK][:, :3] - goals[:, BLOCK][:, :3], axis=1))
 
 
-class Cube:
+class Cube(BaseTask, name="cube", states=STATE_DIM, actions=5, factors=FACTORS):
     """B scenes; one simulator serves them in turn."""
 
-    name = "cube"
-    action_low: Array = np.full(5, -1.0, np.float32)
-    action_high: Array = np.full(5, 1.0, np.float32)
-    state_dim = STATE_DIM
-
     def __init__(self, appearance: Appearance) -> None:
-        self.appearance = appearance.fit(self.name, FACTORS)
+        super().__init__(appearance)
         self._data: list[Any] = []
 
     def reset_to(self, states: Array, appearance: Array) -> None:
@@ -213,14 +208,7 @@ class Cube:
         """Frames (B,size,size,3)."""
         if self.appearance.kind == "published":
             return published_frames(self._state, size)
-        place = camera()
-        full = self.appearance.fill(self.factors, CLEAN)
-        varied = self.appearance.kind == "varied" and self.appearance.factors > 0
-        look = partial(_dress, place.model, full, surface_of(place.model, full[:, 3]), varied)
-        frames = place.draw(size, self._state[:, :NQ], look)
-        slopes = 0.5 * (full[:, 10:12] - 0.5)
-        shade = shading(0.5 + 0.5 * full[:, 9], slopes[:, 0], slopes[:, 1], size)
-        return self.appearance.dressing(self.factors, size, shade).over(frames)
+        return draw_dressed(camera(), LOOK, self.appearance, self.factors, size, self._state[:, :NQ])
 
     def distance(self) -> Array:
         """Metres between cube and goal (B,)."""
@@ -256,6 +244,9 @@ def _dress(model: Any, full: Array, surfaces: list[int], varied: bool, b: int) -
         model.material(name).rgba[:3] = row[12:15]
     azimuth, elevation, zoom = 2 * row[[7, 8, 15]] - 1
     place_camera(model, AZIMUTH * azimuth, ELEVATION * elevation, 1 + ZOOM * zoom)
+
+
+LOOK = Look(CLEAN, _dress, surface=3, light=9)
 
 
 @cache

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
 from lrc_jepa.envs.appearance import Appearance
-from lrc_jepa.envs.base import Handle, Mover, World
+from lrc_jepa.envs.base import BaseTask, Handle, Mover, World
 from lrc_jepa.envs.pusht.drawing import FACTORS, Painter
 from lrc_jepa.envs.pusht.policies import Pusher, Rambler, Retargeting, Wanderer
 from lrc_jepa.envs.pusht.published import published_frames
@@ -115,16 +115,11 @@ def judge(states: Array, goals: Array) -> dict[str, NDArray[np.bool_]]:
     }
 
 
-class PushT:
+class PushT(BaseTask, name="pusht", states=STATE_DIM, actions=2, factors=FACTORS):
     """B tables at once."""
 
-    name = "pusht"
-    action_low: Array = np.full(2, -1.0, np.float32)
-    action_high: Array = np.full(2, 1.0, np.float32)
-    state_dim = STATE_DIM
-
     def __init__(self, appearance: Appearance) -> None:
-        self.appearance = appearance.fit(self.name, FACTORS)
+        super().__init__(appearance)
         self._painters: dict[int, Painter] = {}
 
     def reset_to(self, states: Array, appearance: Array) -> None:
