@@ -27,7 +27,7 @@ class ScriptedPolicy(Protocol):
 ScriptedPolicyMaker = Callable[[list[np.random.Generator]], ScriptedPolicy]
 
 
-class BaseTask:
+class BaseTask(Task):
     """What the tasks of our worlds share: a name, actions in [-1, 1], and a look that fits the world."""
 
     name: str
@@ -71,10 +71,8 @@ class Handle:
 class World:
     """A simulated world: how to build it, start it, collect in it and measure it."""
 
-    name: str
-    state_dim: int
-    action_low: Array
-    action_high: Array
+    make: type[BaseTask]
+    """The task: its name, its states and actions and the factors of its look are the world's."""
     action_names: tuple[str, ...]
     """What each number of an action moves."""
     action_units: tuple[str, ...]
@@ -83,7 +81,6 @@ class World:
     distance_unit: str
     episode_length: int
     """Frames in a collected episode, unless told otherwise."""
-    make: Callable[[Appearance], Task]
     initial: Callable[[np.random.Generator], Array]
     """A random start state (s,)."""
     quantities: Callable[[Array], Mapping[str, Array]]
@@ -99,12 +96,35 @@ class World:
     """States and goals (n,s) -> (n,): the world's own criterion, from the states alone."""
     movers: Mapping[str, Mover]
     """What must move for the data to be worth learning from."""
-    factors: tuple[str, ...]
-    """Names of the factors that `varied` appearance can vary, in the order they are switched on."""
     batch: int = 64
     """Episodes that are simulated together."""
     handles: Mapping[str, Handle] = field(default_factory=dict)
     """What can be moved by hand, the most interesting first."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.make.name
+
+    @property
+    def state_dim(self) -> int:
+        """Numbers in a state."""
+        return self.make.state_dim
+
+    @property
+    def action_low(self) -> Array:
+        """Lower bounds of an action (a,)."""
+        return self.make.action_low
+
+    @property
+    def action_high(self) -> Array:
+        """Upper bounds of an action (a,)."""
+        return self.make.action_high
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """Names of the factors that `varied` appearance can vary, in the order they are switched on."""
+        return self.make.named_factors
 
     def pair(self, rng: np.random.Generator) -> tuple[Array, Array]:
         """A random start and a random goal that is not reached there already."""

@@ -268,16 +268,12 @@ class Torques:
 
 
 WORLD = World(
-    name="reacher",
-    state_dim=4,
-    action_low=Reacher.action_low,
-    action_high=Reacher.action_high,
+    Reacher,
     action_names=("shoulder", "wrist"),
     action_units=("0.05 Nm",) * 2,
     frame_rate=1 / (STEP * REPEAT),
     distance_unit="rad",
     episode_length=201,
-    make=Reacher,
     initial=initial,
     quantities=quantities,
     policies={"waypoints": Waypoints, "torques": Torques, "drift": partial(SmoothWalk, width=2)},
@@ -286,7 +282,6 @@ WORLD = World(
     expert_steps=50,
     reached=lambda states, goals: judge(states, goals)["joints-0.05rad.v1"],
     movers={"arm": Mover("joint_position", 0.01)},
-    factors=FACTORS,
     batch=16,
     handles={"finger": Handle("end_effector_position", seen, placed)},
 )

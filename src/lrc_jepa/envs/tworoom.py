@@ -235,16 +235,12 @@ class NoisyExpert:
 
 
 WORLD = World(
-    name="tworoom",
-    state_dim=2,
-    action_low=TwoRoom.action_low,
-    action_high=TwoRoom.action_high,
+    TwoRoom,
     action_names=("right", "down"),
     action_units=(f"{SPEED:g} px",) * 2,
     frame_rate=10.0,
     distance_unit="px",
     episode_length=101,
-    make=TwoRoom,
     initial=initial,
     quantities=lambda states: {"agent_position": states},
     policies={"expert": NoisyExpert, "walk": partial(SmoothWalk, width=2)},
@@ -253,6 +249,5 @@ WORLD = World(
     expert_steps=100,
     reached=lambda states, goals: apart(states, goals) < REACHED,
     movers={"agent": Mover("agent_position", 0.5)},
-    factors=FACTORS,
     handles={"agent": Handle("agent_position", seen, placed)},
 )

@@ -282,16 +282,12 @@ def initial(rng: np.random.Generator) -> Array:
 
 
 WORLD = World(
-    name="cube",
-    state_dim=STATE_DIM,
-    action_low=Cube.action_low,
-    action_high=Cube.action_high,
+    Cube,
     action_names=("x", "y", "z", "yaw", "gripper"),
     action_units=("0.05 m",) * 3 + ("0.3 rad", "share of its opening"),
     frame_rate=1 / (DT * SUBSTEPS),
     distance_unit="m",
     episode_length=201,
-    make=Cube,
     initial=initial,
     quantities=quantities,
     policies={
@@ -304,6 +300,5 @@ WORLD = World(
     expert_steps=200,
     reached=near,
     movers={"gripper": Mover("end_effector_position", 0.001), "block": Mover("block_position", 0.001)},
-    factors=FACTORS,
     batch=8,
 )

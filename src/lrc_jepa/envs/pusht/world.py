@@ -215,16 +215,12 @@ def block_placed(state: Array, point: Array) -> Array:
 
 
 WORLD = World(
-    name="pusht",
-    state_dim=STATE_DIM,
-    action_low=PushT.action_low,
-    action_high=PushT.action_high,
+    PushT,
     action_names=("right", "down"),
     action_units=(f"{REACH:g} px",) * 2,
     frame_rate=1 / (DT * SUBSTEPS),
     distance_unit="px",
     episode_length=101,
-    make=PushT,
     initial=initial,
     quantities=quantities,
     policies={"pusher": Retargeting, "rambler": Rambler, "wanderer": Wanderer},
@@ -233,7 +229,6 @@ WORLD = World(
     expert_steps=100,
     reached=lambda states, goals: judge(states, goals)["agent-block-20px-20deg.v1"],
     movers={"agent": Mover("agent_position", 1.0), "block": Mover("block_position", 0.5)},
-    factors=FACTORS,
     batch=32,
     handles={
         "block": Handle("block_position", seen, block_placed),
