@@ -29,6 +29,7 @@ from lrc_jepa.evaluate import imagine
 from lrc_jepa.evaluate import stress as stressed
 from lrc_jepa.evaluate.closed_loop import make_task
 from lrc_jepa.evaluate.components import Components, Projected, ranks_for
+from lrc_jepa.evaluate.experiment import Asked
 from lrc_jepa.evaluate.interventions import altered, factor_rows, swap, trajectory_rows, walk
 from lrc_jepa.evaluate.logistic import fit_logistic, logistic_band
 from lrc_jepa.evaluate.masks import make_masks, mask_quantities, read_masks
@@ -565,7 +566,7 @@ def test_a_killed_lab_goes_on_where_it_stopped(home, tmp_path):
     topics = [row["topic"] for row in rows if row["kind"] == "picture"]
     assert topics == ["interventions", "swap", "walk", "walk"]
     opened = open_run(home)
-    assert all(w.done() for w in lab.work_on(opened, lab.LabArgs((home,), pairs=10, quick=True)))
+    assert all(w.done() for w in lab.work_on(opened, Asked(pairs=10, quick=True)))
     text = (tmp_path / "page" / "index.html").read_text()
     for title in ("Goals reached", "Expert-action recovery", "Probes", "Interventions", "Stress tests"):
         assert f"<h2>{title}</h2>" in text
@@ -573,7 +574,7 @@ def test_a_killed_lab_goes_on_where_it_stopped(home, tmp_path):
     assert {"probes.md", "probes.tex", "probes.csv", "recovery.svg", "recovery.figure.csv"} <= made
     assert {"stress-pca.svg", "stress-pca.figure.csv", "success.tex", "success.svg"} <= made
     # A fuller laboratory is not satisfied with what a quick one left.
-    missing = [w.name for w in lab.work_on(opened, lab.LabArgs((home,), pairs=20)) if not w.done()]
+    missing = [w.name for w in lab.work_on(opened, Asked(pairs=20)) if not w.done()]
     assert {"planning", "recovery", "probes", "stress brightness"} <= set(missing)
     assert "interventions" not in missing
     names = check_page(tmp_path / "page" / "index.html", tmp_path / "browser", plots=14)
@@ -600,7 +601,7 @@ def test_without_a_simulator_the_laboratory_still_imagines(home, monkeypatch):
     for name in ("plan", "stress"):
         monkeypatch.setattr(f"lrc_jepa.evaluate.{name}.simulated", lambda store: False)
     opened = open_run(home)
-    found = {e.name: e for e in lab.work_on(opened, lab.LabArgs((home,)))}
+    found = {e.name: e for e in lab.work_on(opened, Asked())}
     assert list(found) == ["open loop", "recovery", "probes", "interventions", "planning time"]
     found["open loop"].do()
     kinds = [row["kind"] for row in read_rows(home / "results.jsonl")]
@@ -631,9 +632,7 @@ def test_costs_grow_with_the_work(run):
     from lrc_jepa.config import PlanConfig
 
     opened = open_run(run)
-    few, many = (
-        {e.name: e.seconds for e in lab.work_on(opened, lab.LabArgs((run,), pairs=n))} for n in (40, 400)
-    )
+    few, many = ({e.name: e.seconds for e in lab.work_on(opened, Asked(pairs=n))} for n in (40, 400))
     assert many["planning"] > few["planning"] and many["stress pattern"] > few["stress pattern"]
     assert stressed.small_search(PlanConfig()).samples == 128 and stressed.small_search(
         DEBUG.plan

@@ -49,6 +49,7 @@ ORDER = [
     "evaluate",
     "report",
     "library",
+    "jobs",
     "drive",
     "studio",
     "bench",

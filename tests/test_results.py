@@ -118,7 +118,7 @@ def test_rows_of_another_version_and_runs_without_goals_are_named(tmp_path, vari
     with pytest.raises(BadInput, match=r"lrc plan"):
         keep([], [], varied, tmp_path)
     append_rows(tmp_path / "x.jsonl", [{"kind": "kept", "metric": "kept.v9"}])
-    with pytest.raises(BadInput, match=r"x.jsonl has rows of kept.v9"):
+    with pytest.raises(BadInput, match=r"x.jsonl holds a row of version kept.v9"):
         read_kept(tmp_path)
     with pytest.raises(BadInput, match="no kept results at"):
         read_kept(tmp_path / "none")

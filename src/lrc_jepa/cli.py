@@ -29,6 +29,8 @@ COMMANDS = {
     "data": "info, validate, import, export; frozen features, object masks",
     "train": "train a recipe on a dataset",
     "import-checkpoint": "read weights that were trained elsewhere (the public LeWM's)",
+    "sweep": "train and measure systems, worlds, looks and seeds in all combinations, and compare them",
+    "job": "one job of a sweep, from its file",
     "ablate": "vary one field of a recipe and measure what it does",
     "lab": "every experiment that applies to a run, and one page",
     "theory": "train in a world whose optimum is known, and compare with the theorem",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
+from pathlib import Path
 from typing import Any, TypeVar
 
 from lrc_jepa.bounds import NonNegative, check, hints_of, plain_type
@@ -56,6 +57,12 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         if not isinstance(value, dict):
             raise BadInput(f"{where} must be an object")
         return from_dict(kind, value, where)  # type: ignore[arg-type]
+    if kind is Path and isinstance(value, str):
+        value = Path(value)
+    if typing.get_origin(kind) is tuple:
+        if not isinstance(value, list | tuple):
+            raise BadInput(f"{where} must be a list, not {value!r}")
+        value = tuple(_convert(typing.get_args(kind)[0], item, where) for item in value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     optional = type(None) in typing.get_args(hint) and value is None
@@ -65,12 +72,20 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     return value
 
 
-def differences(old: Any, new: Any, where: str = "") -> list[str]:
-    """The fields in which two config trees differ, each with its two values."""
+def changed_fields(old: Any, new: Any, where: str = "") -> dict[str, tuple[Any, Any]]:
+    """The fields in which two config trees differ, by their dotted names, each with its two values."""
     if dataclasses.is_dataclass(old) and dataclasses.is_dataclass(new):
         old, new = vars(old), vars(new)
     if not isinstance(old, dict) or not isinstance(new, dict):
-        return [] if old == new else [f"{where} was {old}, now {new}"]
+        return {} if old == new else {where: (old, new)}
     names = [*old, *(name for name in new if name not in old)]
     below = f"{where}." if where else ""
-    return [line for name in names for line in differences(old.get(name), new.get(name), f"{below}{name}")]
+    found: dict[str, tuple[Any, Any]] = {}
+    for name in names:
+        found |= changed_fields(old.get(name), new.get(name), f"{below}{name}")
+    return found
+
+
+def differences(old: Any, new: Any) -> list[str]:
+    """The same in words."""
+    return [f"{name} was {was}, now {now}" for name, (was, now) in changed_fields(old, new).items()]

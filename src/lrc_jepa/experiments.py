@@ -54,4 +54,5 @@ EXPERIMENTS: dict[str, Experiment] = {
     "ablate": _shown("ablate"),
     "nuisance": _shown("nuisance"),
     "theory": _shown("theory"),
+    "kept": _shown("kept"),
 }

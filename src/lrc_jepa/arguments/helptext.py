@@ -106,7 +106,7 @@ def _word(option: Option) -> str:
     if origin is dict:
         return "NAME X ..."
     if origin is tuple:
-        inner = [WORDS[plain_type(part)] for part in parts if part is not ...]
+        inner = [WORDS.get(plain_type(part), "WORD") for part in parts if part is not ...]
         return f"{inner[0]} ..." if option.many else " ".join(inner)
     return WORDS[kind]
 

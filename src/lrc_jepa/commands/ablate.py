@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lrc_jepa.arguments import parse
 from lrc_jepa.bounds import Count, Natural
+from lrc_jepa.commands.grid import plain_value
 from lrc_jepa.commands.train import find_data
 from lrc_jepa.commands.variants import Protocol, Study, Variant, told
 from lrc_jepa.config import RunConfig
@@ -48,17 +48,17 @@ class AblateArgs:
     """Start-goal pairs for planning; 0: do not plan."""
     scenes: Count = 100
     """Scenes of expert-action recovery."""
+    jobs: Count = 1
+    """Runs at a time; more than one have processes of their own."""
+    threads: Count = 1
+    """Threads of each such process."""
     device: str = "auto"
     """auto, cpu or cuda."""
 
 
 def variant(recipe: RunConfig, field: str, text: str, seed: int) -> RunConfig:
     """The recipe with one field and the seed changed; its name says so."""
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError:
-        value = text
-    config = with_value(with_value(recipe, field, value), "train.seed", seed)
+    config = with_value(with_value(recipe, field, plain_value(text)), "train.seed", seed)
     changed = (config.model, config.objective) != (recipe.model, recipe.objective)
     return dataclasses.replace(config, system=recipe.system + "*" * changed)
 
@@ -80,7 +80,9 @@ def main(argv: list[str]) -> dict[str, Any]:
         for seed in range(args.seeds)
     ]
     settings = {"recipe": args.recipe, "data": Store(data).digest()}
-    study = Study(Ablation, out, Protocol(args.pairs, args.scenes), settings, args.device)
+    study = Study(
+        Ablation, out, Protocol(args.pairs, args.scenes), settings, args.device, args.jobs, args.threads
+    )
     rows = study.measured(variants)
     study.show(field, rows, lambda row: row.value)
     return {"field": field, "out": str(out), "rows": told(rows, "value")}

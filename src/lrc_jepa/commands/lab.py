@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -56,7 +56,7 @@ class Work:
     rows: type[Measured]
     """What it leaves behind."""
     do: Callable[[], Any]
-    seconds: float
+    seconds: float = 1.0
     """What it is expected to take; only the proportions matter for long."""
     enough: Callable[[list[Any]], bool] = bool
     """Whether the rows of the largest evaluation of this checkpoint make it needless."""
@@ -74,10 +74,12 @@ class Work:
         return shown is not None and self.enough(shown.rows)
 
 
-def work_on(run: Run, args: LabArgs) -> Iterator[Work]:
-    """What applies to this checkpoint and these data."""
-    pace, asked = measure_pace(run), Asked(args.pairs, args.quick)
-    for experiment in EXPERIMENTS.values():
+def work_on(
+    run: Run, asked: Asked, names: Collection[str] = EXPERIMENTS, *, timed: bool = True
+) -> Iterator[Work]:
+    """What applies to this checkpoint and these data, of the experiments named; `timed`: with what each takes."""
+    pace = measure_pace(run) if timed else None
+    for experiment in (EXPERIMENTS[name] for name in EXPERIMENTS if name in names):
         if experiment.measures and (measuring := experiment.measuring).applies(run):
             for name, config in measuring.asked(run, asked).items():
                 yield Work(
@@ -85,7 +87,7 @@ def work_on(run: Run, args: LabArgs) -> Iterator[Work]:
                     name,
                     measuring.ROWS,
                     partial(examine, run, experiment, config),
-                    measuring.seconds(run, config, pace),
+                    measuring.seconds(run, config, pace) if pace else 1.0,
                     partial(measuring.enough, config=config),
                     measuring.same(config) if hasattr(measuring, "same") else {},
                 )
@@ -122,7 +124,8 @@ def main(argv: list[str]) -> dict[str, Any]:
     )
     args = parse(LabArgs, argv, "lab", about, examples=EXAMPLES)
     check_writable(args.out)
-    plans = [work for path in args.runs for work in work_on(open_run(path), args)]
+    asked = Asked(args.pairs, args.quick)
+    plans = [work for path in args.runs for work in work_on(open_run(path), asked)]
     with ExitStack() as held:
         for home in {work.run.out for work in plans}:  # two laboratories would do the same twice
             held.enter_context(hold(home / "lab"))

@@ -47,6 +47,10 @@ class NuisanceArgs:
     """Scenes of expert-action recovery."""
     out: Path = Path("runs/nuisance")
     """Folder of datasets, runs and rows."""
+    jobs: Count = 1
+    """Runs at a time; more than one have processes of their own."""
+    threads: Count = 1
+    """Threads of each such process."""
     device: str = "auto"
     """auto, cpu or cuda."""
 
@@ -67,7 +71,9 @@ def main(argv: list[str]) -> dict[str, Any]:
         for seed in range(args.seeds)
     ]
     settings = {name: getattr(args, name) for name in ("world", "size", "episodes", "steps")}
-    study = Study(Nuisance, args.out, Protocol(args.pairs, args.scenes), settings, args.device)
+    study = Study(
+        Nuisance, args.out, Protocol(args.pairs, args.scenes), settings, args.device, args.jobs, args.threads
+    )
     rows = study.measured(variants)
     study.show("trained on", rows, lambda row: f"{row.system}, {row.factors} factors")
     return {"out": str(args.out), "rows": told(rows, "system", "factors")}

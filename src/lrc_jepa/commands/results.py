@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lrc_jepa.arguments import parse
+from lrc_jepa.config import RunConfig
+from lrc_jepa.config_tree import changed_fields
 from lrc_jepa.console import say, table
 from lrc_jepa.evaluate.kept import append_kept, keep, read_kept, summarize_kept
 from lrc_jepa.folders import check_writable
-from lrc_jepa.report.names import file_name
+from lrc_jepa.recipes import get_recipe, recipe_names
+from lrc_jepa.report.names import file_name, percent
 from lrc_jepa.run import Run
 from lrc_jepa.training.log import read_metrics
+from lrc_jepa.training.resume import UPKEEP
 
 EXAMPLES = ("lrc results", "lrc results --keep runs/first runs/second --folder results")
 
@@ -36,15 +41,7 @@ def main(argv: list[str]) -> list[dict[str, Any]]:
 def work(args: ResultsArgs) -> list[dict[str, Any]]:
     """Add runs, then summarise."""
     if args.keep:
-        check_writable(args.folder)
-        rows = [
-            keep(run.rows(), read_metrics(run.folder / "metrics.jsonl"), run.store, run.folder)
-            for run in map(Run, args.keep)
-        ]
-        args.folder.mkdir(parents=True, exist_ok=True)
-        for row in rows:
-            append_kept(args.folder / f"{file_name(f'{row.world}-{row.appearance}')}.jsonl", row)
-        say(f"kept {len(rows)} runs in {args.folder}")
+        keep_runs(args.keep, args.folder)
     lines = summarize_kept(read_kept(args.folder))
     columns = [
         "world",
@@ -63,15 +60,44 @@ def work(args: ResultsArgs) -> list[dict[str, Any]]:
     return lines
 
 
-def _cells(line: dict[str, Any]) -> list[str]:
-    def percent(value: float | None) -> str:
-        return "–" if value is None else f"{100 * value:.1f}%"
+def changes(config: RunConfig) -> str:
+    """What differs from the run's recipe, beside what names the run anyway and what no weight depends on."""
+    known = get_recipe(config.recipe) if config.recipe in recipe_names() else config
+    told = ("system", "action_dim", "train.seed", "train.steps", "model.backbone")
+    upkeep = tuple(f"train.{name}" for name in UPKEEP)
+    changed = changed_fields(known, config)
+    return ", ".join(f"{name}={now}" for name, (_, now) in changed.items() if name not in told + upkeep)
 
+
+def keep_runs(runs: Sequence[Path], folder: Path) -> None:
+    """Add a row for each run to the kept ones; a row that is there already is not written twice."""
+    check_writable(folder)
+    rows = [
+        keep(
+            run.rows(),
+            read_metrics(run.folder / "metrics.jsonl"),
+            run.store,
+            run.folder,
+            changes(run.config),
+        )
+        for run in map(Run, runs)
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    known = read_kept(folder)
+    new = [row for row in rows if row not in known]
+    for row in new:
+        append_kept(folder / f"{file_name(f'{row.world}-{row.appearance}')}.jsonl", row)
+    before = f", {len(rows) - len(new)} of them before" if len(new) < len(rows) else ""
+    say(f"kept {len(rows)} runs in {folder}{before}")
+
+
+def _cells(line: dict[str, Any]) -> list[str]:
     looks = f"{line['appearance']} ({line['factors']})" if line["factors"] else line["appearance"]
     return [
         line["world"],
         looks,
-        *(str(line[name]) for name in ("system", "size", "steps")),
+        " ".join(filter(None, (line["system"], line["variant"]))),
+        *(str(line[name]) for name in ("size", "steps")),
         str(line["seeds"]),
         str(line["pairs"]),
         percent(line["success_mean"]),

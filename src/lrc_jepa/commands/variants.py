@@ -1,4 +1,4 @@
-"""Variants of a recipe, trained once and measured alike: what `lrc ablate` and `lrc stress nuisance` do.
+"""Variants of a recipe, trained once and measured alike: the sweeps that `lrc ablate` and `lrc stress nuisance` are.
 
 A variant is known by everything its figures depend on: the resolved configuration with its seed, the content
 of the dataset, and how it is measured. Rows of other variants in the same folder are left alone.
@@ -10,13 +10,16 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
+from lrc_jepa.commands.completing import complete
 from lrc_jepa.commands.train import ensure_trained
+from lrc_jepa.commands.works import PAIR_S
 from lrc_jepa.config import RunConfig
 from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs import simulated
+from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.closed_loop import episode_rows, run
 from lrc_jepa.evaluate.interventions import intervene, trajectory_rows
 from lrc_jepa.evaluate.manifest import draw_manifest
@@ -25,17 +28,22 @@ from lrc_jepa.evaluate.ranking import RecoveryConfig, draw_scenes, rank_scenes
 from lrc_jepa.evaluate.recall import summarize_recovery
 from lrc_jepa.evaluate.success import summarize
 from lrc_jepa.files import digest
+from lrc_jepa.jobs.executors import Executor, Here, Processes
+from lrc_jepa.jobs.job import Job
 from lrc_jepa.library import fit_actions
+from lrc_jepa.locks import hold
 from lrc_jepa.protocols import Factored
-from lrc_jepa.records import Control, Recovery, of_rows, only, parsed
+from lrc_jepa.records import KINDS, Control, Recovery, of_rows, only, parsed
 from lrc_jepa.records import Variant as Compared
 from lrc_jepa.report.names import file_name
 from lrc_jepa.report.studies import grouped, means
 from lrc_jepa.rows import Row, append_rows, read_rows
 from lrc_jepa.run import Run, open_run
+from lrc_jepa.training.estimate import training_seconds
 from lrc_jepa.training.streams import frame_streams, probe_features
 
 C = TypeVar("C", bound=Compared)
+ROWS = "results.jsonl"  # of a study, in its folder
 
 
 @dataclass(frozen=True)
@@ -59,15 +67,19 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Study(Generic[C]):
-    """A folder of variants, their runs and their rows."""
+class Measurement:
+    """Train one variant and measure it: the work of a job."""
 
-    kind: type[C]
-    """Of its rows."""
+    kind: ClassVar[str] = "variant"
+
+    variant: Variant
+    rows: str
+    """The kind of its row."""
     out: Path
+    """Folder of the study."""
     protocol: Protocol
     settings: Row
-    """What all its variants share, such as the recipe that is varied: rows that differ in it are never mixed."""
+    """What all variants of the study share: rows that differ in it are never mixed."""
     device: str = "auto"
 
     @property
@@ -76,53 +88,101 @@ class Study(Generic[C]):
         return {**self.settings, **dataclasses.asdict(self.protocol)}
 
     @property
-    def rows_file(self) -> Path:
-        """Where the rows are."""
-        return self.out / "results.jsonl"
+    def config(self) -> RunConfig:
+        """The configuration as it fits the data."""
+        return fit_actions(self.variant.config, Store(self.variant.data))
+
+    @property
+    def key(self) -> str:
+        """Of all that its figures depend on."""
+        metric = KINDS[self.rows].metric
+        data = Store(self.variant.data).digest()
+        return digest([self.config.digest(), data, metric, self.study, self.variant.told])
+
+    @property
+    def name(self) -> str:
+        """What tells it from the others of its study."""
+        told = "-".join(str(value) for value in self.variant.told.values())
+        return f"{file_name(told)}-seed{self.config.train.seed}-{self.trained}"
+
+    @property
+    def trained(self) -> str:
+        """Of the configuration and the data: one run, whatever it is called and measured by."""
+        return digest([self.config.digest(), Store(self.variant.data).digest()])[:8]
+
+    def done(self) -> bool:
+        """Whether the study has its row."""
+        return self.key in known_rows(self.out, self.rows)
+
+    def seconds(self) -> float:
+        """Training, and a guess at the rest."""
+        return 5 + training_seconds(self.config) + PAIR_S * self.protocol.pairs
+
+    def do(self) -> None:
+        """Train, measure, add the row; another that needs the same run is waited for."""
+        folder = next(self.out.glob(f"*-{self.trained}"), self.out / self.name)
+        self.out.mkdir(parents=True, exist_ok=True)
+        with hold(self.out / self.trained, wait=True):
+            ensure_trained(self.config, self.variant.data, folder, self.device)
+            opened = open_run(folder, self.variant.data, device=self.device)
+            measured = {"key": self.key, "study": self.study, "figures": measure(opened, self.protocol)}
+            seed = {"seed": self.config.train.seed}
+            row = KINDS[self.rows].of(opened.stamp(), self.variant.told, seed, measured)
+            append_rows(self.out / ROWS, [row.row()])
+
+
+def known_rows(out: Path, kind: str) -> dict[str, Compared]:
+    """The rows of a study's folder by their keys, those of other studies in it too."""
+    rows, _ = of_rows(read_rows(out / ROWS, kind))
+    return {row.key: row for row in rows if isinstance(row, Compared)}
+
+
+@dataclass(frozen=True)
+class Study(Generic[C]):
+    """A folder of variants, their runs and their rows: a sweep whose rows are of a kind of its own."""
+
+    kind: type[C]
+    """Of its rows."""
+    out: Path
+    protocol: Protocol
+    settings: Row
+    """What all its variants share, such as the recipe that is varied: rows that differ in it are never mixed."""
+    device: str = "auto"
+    jobs: int = 1
+    """Variants at a time; more than one run in processes of their own."""
+    threads: int = 1
+    """Of each such process."""
 
     def measured(self, variants: Sequence[Variant]) -> list[C]:
         """The rows of these variants: what is missing is trained and measured first."""
-        stores = {data: Store(data) for data in {variant.data for variant in variants}}
-        keys = [self._key(variant, stores[variant.data]) for variant in variants]
-        rows, _ = of_rows(read_rows(self.rows_file, self.kind.kind))
-        known = {row.key: row for row in only(self.kind, rows)}
-        for key, variant in zip(keys, variants, strict=True):
-            if key not in known:
-                known[key] = self._measure(key, variant, stores[variant.data])
-        others = len(known) - len(set(keys))
-        if others:
+        works = [self._measurement(variant) for variant in variants]
+        jobs = {work.key: Job(_job_name(work), work) for work in works}
+        ended = complete(list(jobs.values()), self._executor())
+        if failed := [end for end in ended.values() if end.failure]:
+            raise BadInput(f"{len(failed)} of {len(jobs)} variants failed; the first: {failed[0].failure}")
+        known = known_rows(self.out, self.kind.kind)
+        if others := len(known) - len(jobs):
             say(
-                f"{self.rows_file} holds {others} other rows: of other recipes, data or settings, not shown here"
+                f"{self.out / ROWS} holds {others} other rows: of other recipes, data or settings, not shown here"
             )
-        return [known[key] for key in keys]
+        return only(self.kind, (known[work.key] for work in works))
 
     def show(self, first: str, rows: Sequence[C], by: Callable[[C], str]) -> None:
         """Means over seeds, a line for each of what `by` tells apart."""
         groups: Mapping[str, Sequence[C]] = grouped(rows, by)
         made = means(groups, "", first)
         table(first, made.columns, made.rows)
-        say(f"rows in {self.rows_file}")
+        say(f"rows in {self.out / ROWS}")
 
-    def _key(self, variant: Variant, store: Store) -> str:
-        config = fit_actions(variant.config, store)
-        return digest([config.digest(), store.digest(), self.kind.metric, self.study, variant.told])
+    def _measurement(self, variant: Variant) -> Measurement:
+        return Measurement(variant, self.kind.kind, self.out, self.protocol, self.settings, self.device)
 
-    def _measure(self, key: str, variant: Variant, store: Store) -> C:
-        config = fit_actions(variant.config, store)
-        folder = self._folder(variant, config, store)
-        ensure_trained(config, variant.data, folder, self.device)
-        opened = open_run(folder, variant.data, device=self.device)
-        measured = {"key": key, "study": self.study, "figures": measure(opened, self.protocol)}
-        row = self.kind.of(opened.stamp(), variant.told, {"seed": config.train.seed}, measured)
-        append_rows(self.rows_file, [row.row()])
-        return row
+    def _executor(self) -> Executor:
+        return Here() if self.jobs == 1 else Processes(self.jobs, self.threads, self.out / "jobs")
 
-    def _folder(self, variant: Variant, config: RunConfig, store: Store) -> Path:
-        """Where this configuration is trained on these data: one run, whatever it is called and measured by."""
-        trained = digest([config.digest(), store.digest()])[:8]
-        told = "-".join(str(value) for value in variant.told.values())
-        fresh = self.out / f"{file_name(told)}-seed{config.train.seed}-{trained}"
-        return next(self.out.glob(f"*-{trained}"), fresh)
+
+def _job_name(work: Measurement) -> str:
+    return f"{work.name}-{work.key[:6]}"
 
 
 def measure(opened: Run, protocol: Protocol) -> dict[str, float]:

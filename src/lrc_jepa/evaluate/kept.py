@@ -7,7 +7,6 @@ paired comparisons can be made from it, and what is needed to make the run again
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -18,62 +17,26 @@ from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.choice import choose
 from lrc_jepa.evaluate.stats import wilson
-from lrc_jepa.records import Control, Intervention, Probe, Record, Training, of_rows, only, read_fields
+from lrc_jepa.records import (
+    Control,
+    Group,
+    Intervention,
+    Kept,
+    Probe,
+    Record,
+    Training,
+    of_row,
+    of_rows,
+    only,
+)
 from lrc_jepa.rows import Row, append_rows, read_rows
 
-VERSION = "kept.v1"
-SHARED = ("world", "appearance", "factors", "system", "size", "protocol", "steps", "episodes")
-Group = tuple[str, str, int, str, str, int, int, str]
+SHARED = ("world", "appearance", "factors", "system", "variant", "size", "protocol", "steps", "episodes")
 ACTORS = ("random", "expert-replay", "do-nothing")
 COPIED = (
     *("world", "appearance", "system", "size", "recipe", "protocol"),
     *("manifest_hash", "config_hash", "checkpoint_hash", "data_hash"),
 )  # from the rows of its evaluation
-
-
-@dataclass(frozen=True)
-class Kept:
-    """One trained run and what it reached."""
-
-    world: str
-    appearance: str
-    system: str
-    size: str
-    recipe: str
-    seed: int
-    steps: int
-    minutes: float | None
-    """Training time; None where the run does not say."""
-    protocol: str
-    criterion: str
-    manifest_hash: str
-    outcomes: str
-    """One character for each pair that is not trivial, in their order: 1 reached, 0 not."""
-    strict: dict[str, str] = field(default_factory=dict)
-    """The same by each stricter criterion."""
-    references: dict[str, str] = field(default_factory=dict)
-    """Outcomes of random actions, of the recorded ones and of doing nothing, on the same pairs."""
-    readings: dict[str, float] = field(default_factory=dict)
-    """Health at the last step; Pearson r of linear probes as `r_STREAM.QUANTITY`; decibels over the pixels
-    that change, of frames rebuilt from altered streams, as `moving_db.CONDITION`."""
-    config_hash: str = ""
-    checkpoint_hash: str = ""
-    data_hash: str = ""
-    episodes: int = 0
-    """Episodes in the dataset."""
-    factors: int = 0
-    """How many numbers of an episode's look differ between episodes."""
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """What makes it one evaluation: a later row with the same key replaces an earlier one."""
-        return self.checkpoint_hash, self.manifest_hash, self.protocol
-
-    @property
-    def group(self) -> Group:
-        """Runs that differ by their seed alone are summarised together."""
-        looks = (self.world, self.appearance, self.factors)
-        return *looks, self.system, self.size, self.steps, self.episodes, self.protocol
 
 
 def _string(rows: Iterable[Control], criterion: str) -> str:
@@ -104,8 +67,8 @@ def _readings(metrics: list[Row], records: Sequence[Record], checkpoint: str) ->
     return {name: round(float(value), 4) for name, value in found.items()}
 
 
-def keep(rows: Iterable[Row], metrics: list[Row], store: Store, where: Path) -> Kept:
-    """The kept row of a run, from its rows, its metrics and its dataset."""
+def keep(rows: Iterable[Row], metrics: list[Row], store: Store, where: Path, variant: str = "") -> Kept:
+    """The kept row of a run, from its rows, its metrics, its dataset and what it has changed of its recipe."""
     records, _ = of_rows(rows)
     planned = _planned(records, store.digest(), where)
     actors: dict[str, list[Control]] = {}
@@ -127,29 +90,31 @@ def keep(rows: Iterable[Row], metrics: list[Row], store: Store, where: Path) -> 
         readings=_readings(metrics, records, first.checkpoint_hash),
         episodes=store.episodes,
         factors=store.appearance(np.arange(store.episodes)).shape[1],
+        variant=variant,
     )
 
 
 def append_kept(path: Path, kept: Kept) -> None:
     """Add one run to a file of kept rows."""
-    append_rows(path, [{"kind": "kept", "metric": VERSION, **asdict(kept)}])
+    append_rows(path, [kept.row()])
 
 
 def read_kept(folder: Path) -> list[Kept]:
     """All kept rows under a folder, of each evaluation the newest."""
     if not folder.is_dir():
         raise BadInput(f"there are no kept results at {folder}")
-    found: dict[tuple[str, str, str], Kept] = {}
+    found = list[Kept]()
     for path in sorted(folder.glob("*.jsonl")):
-        for row in read_rows(path, "kept"):
-            if row.get("metric") != VERSION:
-                raise BadInput(f"{path} has rows of {row.get('metric')}, and this version reads {VERSION}")
-            try:
-                kept = Kept(**read_fields(Kept, row, VERSION))
-            except ValueError as why:
-                raise BadInput(f"{path} holds a row {why}") from None
-            found[kept.key] = kept
-    return list(found.values())
+        try:
+            found += only(Kept, map(of_row, read_rows(path, Kept.kind)))
+        except ValueError as why:
+            raise BadInput(f"{path} holds a row {why}") from None
+    return newest(found)
+
+
+def newest(kept: Iterable[Kept]) -> list[Kept]:
+    """Of each evaluation the newest row."""
+    return list({row.key: row for row in kept}.values())
 
 
 def _rate(outcomes: str) -> float | None:
@@ -161,13 +126,18 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def summarize_kept(kept: list[Kept]) -> list[dict[str, Any]]:
-    """One entry for each world, look, system, size and protocol: means over seeds, pairs pooled."""
+def by_group(kept: Iterable[Kept]) -> list[list[Kept]]:
+    """Runs that differ by their seed alone, together."""
     groups: dict[Group, list[Kept]] = {}
     for row in kept:
         groups.setdefault(row.group, []).append(row)
+    return [runs for _, runs in sorted(groups.items())]
+
+
+def summarize_kept(kept: list[Kept]) -> list[dict[str, Any]]:
+    """One entry for each world, look, system, size and protocol: means over seeds, pairs pooled."""
     lines = []
-    for _, runs in sorted(groups.items()):
+    for runs in by_group(kept):
         first = runs[0]
         outcomes = "".join(run.outcomes for run in runs)
         low, high = wilson(outcomes.count("1"), len(outcomes))

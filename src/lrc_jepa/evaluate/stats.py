@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 Z95 = 1.959963984540054
@@ -22,6 +23,15 @@ def wilson(successes: int, trials: int, z: float = Z95) -> tuple[float, float]:
     centre = (p + z**2 / (2 * trials)) / shrink
     half = z / shrink * math.sqrt(p * (1 - p) / trials + z**2 / (4 * trials**2))
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+@dataclass(frozen=True)
+class Proportion:
+    """A share with the ends of its interval."""
+
+    rate: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -69,3 +79,22 @@ def bootstrap_difference(paired: Paired, resamples: int = 10_000, seed: int = 0)
     drawn = np.random.default_rng(seed).multinomial(n, counts / n, size=resamples)  # (resamples, 3)
     low, high = np.percentile((drawn[:, 0] - drawn[:, 1]) / n, [2.5, 97.5])
     return Difference((paired.only_first - paired.only_second) / n, float(low), float(high))
+
+
+def seeded_difference(
+    first: NDArray[np.bool_], second: NDArray[np.bool_], resamples: int = 10_000, seed: int = 0
+) -> Difference:
+    """Success of one system less that of another, each trained with the same S seeds, on the same P pairs (S,P).
+
+    Seeds and pairs are resampled with replacement, independently: the interval holds for other trainings on
+    other pairs, and is as wide as the fewest of the two make it.
+    """
+    change = first.astype(float) - second.astype(float)  # (S,P)
+    runs, pairs = change.shape
+    rng = np.random.default_rng(seed)
+    weights = [
+        rng.multinomial(count, np.full(count, 1 / count), size=resamples) / count for count in (runs, pairs)
+    ]
+    drawn = np.einsum("rs,sp,rp->r", weights[0], change, weights[1], optimize=True)
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    return Difference(float(change.mean()), float(low), float(high))

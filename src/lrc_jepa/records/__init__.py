@@ -6,6 +6,7 @@ the fields is kept in `further`. docs/rows.md is written from here.
 """
 
 from lrc_jepa.records.base import KINDS, Measured, Planned, Record
+from lrc_jepa.records.kept import Group, Kept
 from lrc_jepa.records.kinds import (
     Ablation,
     Control,
@@ -26,7 +27,7 @@ from lrc_jepa.records.kinds import (
     Training,
     Variant,
 )
-from lrc_jepa.records.reading import of_row, of_rows, only, parsed, read_fields
+from lrc_jepa.records.reading import of_row, of_rows, only, parsed
 
 __all__ = [
     "KINDS",
@@ -34,7 +35,9 @@ __all__ = [
     "Control",
     "Explain",
     "Film",
+    "Group",
     "Intervention",
+    "Kept",
     "Measured",
     "Nuisance",
     "OpenLoop",
@@ -55,5 +58,4 @@ __all__ = [
     "of_rows",
     "only",
     "parsed",
-    "read_fields",
 ]

@@ -12,6 +12,7 @@ from statistics import fmean
 from matplotlib.axes import Axes
 from matplotlib.ticker import ScalarFormatter
 
+from lrc_jepa.evaluate.stats import Proportion
 from lrc_jepa.evaluate.success import ControlSummary
 from lrc_jepa.records import OpenLoop, StressTrend, Variant
 from lrc_jepa.report import paper
@@ -37,7 +38,7 @@ class Bar:
 
     label: str
     system: str
-    summary: ControlSummary
+    summary: ControlSummary | Proportion
     printed: float | None = None
 
 

@@ -53,3 +53,8 @@ def latex(text: str) -> str:
 def markdown(text: str) -> str:
     """The text within a cell of a pipe table."""
     return text.replace("\\", "\\\\").replace("|", "\\|")
+
+
+def percent(value: float | None) -> str:
+    """A share in percent, or a dash where there is none."""
+    return "–" if value is None else f"{100 * value:.1f}%"

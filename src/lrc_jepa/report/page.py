@@ -16,7 +16,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.experiments import EXPERIMENTS
 from lrc_jepa.files import write_bytes
 from lrc_jepa.report.names import file_name
-from lrc_jepa.report.run_rows import RunRows, read_folder, read_runs
+from lrc_jepa.report.run_rows import RunRows, read_folder, read_runs, rows_files
 from lrc_jepa.report.sections.plan import Acted, acted
 from lrc_jepa.report.tables import Section
 from lrc_jepa.report.views import RunView, view_run
@@ -42,14 +42,14 @@ def sections(sources: Sequence[RunRows]) -> list[Section]:
 
 
 def _is_run(folder: Path) -> bool:
-    """A run has a config; a folder of rows alone is what ablations, nuisance and theory leave."""
+    """A run has a config; a folder of rows alone is what ablations, nuisance, theory and sweeps leave."""
     if folder.parent.name == "checkpoints" and (folder / "model.safetensors").is_file():
         raise BadInput(f"{folder} is a checkpoint; a report is of its run: lrc report {folder.parent.parent}")
     if (folder / "config.json").is_file():
         return True
-    if (folder / "results.jsonl").is_file():
+    if rows_files(folder):
         return False
-    raise BadInput(f"{folder} is neither a run nor a folder with results.jsonl")
+    raise BadInput(f"{folder} is neither a run nor a folder with results.jsonl or kept rows")
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -69,10 +69,17 @@ def _tails(runs: Sequence[Path]) -> list[str]:
     return [readable(tail) for tail in found]
 
 
+def rows_files(folder: Path) -> list[Path]:
+    """The files of rows in a folder: its results, or where there are none all that are kept there."""
+    own = folder / "results.jsonl"
+    return [own] if own.is_file() else sorted(folder.glob("*.jsonl"))
+
+
 def read_folder(folder: Path, label: str = "") -> RunRows:
     """A folder of rows alone; those that are of no kind or version known here are named."""
     name = readable(folder.name)
-    rows, misfits = of_rows(readable_row(row) for row in read_rows(folder / "results.jsonl"))
+    written = (row for file in rows_files(folder) for row in read_rows(file))
+    rows, misfits = of_rows(readable_row(row) for row in written)
     training, torn = read_training(folder)
     told = [f"{folder} holds {misfit}: not shown" for misfit in (*misfits, *torn)]
     return RunRows(label or name, name, "", "", folder, rows, training=training, misfits=told)

@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Generic, TypeVar
 
-from lrc_jepa.records import Variant, only
+from lrc_jepa.records import Record, Variant, only
 from lrc_jepa.report.run_rows import RunRows, number
 from lrc_jepa.report.tables import Table
 
 V = TypeVar("V", bound=Variant)
+R = TypeVar("R", bound=Record)
 
 
-def grouped(rows: Sequence[V], by: Callable[[V], str]) -> dict[str, list[V]]:
+def grouped(rows: Sequence[R], by: Callable[[R], str]) -> dict[str, list[R]]:
     """Rows by what `by` says of them, in the order met."""
-    groups: dict[str, list[V]] = {}
+    groups: dict[str, list[R]] = {}
     for row in rows:
         groups.setdefault(by(row), []).append(row)
     return groups

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import math
 import time
+from dataclasses import replace
+from functools import cache
 
 import torch
 from torch import Tensor
 
 from lrc_jepa.config import RunConfig
+from lrc_jepa.config_tree import from_dict, to_dict
+from lrc_jepa.models import build_model
+from lrc_jepa.models.backbones import without_weights
 from lrc_jepa.models.base import Model
 from lrc_jepa.objectives import Objective
 from lrc_jepa.protocols import Featured
 from lrc_jepa.types import Clip
 
+EPOCH = 100  # batches, where the data are not known
 PROBES = (2, 4)  # clips in the trial steps: two sizes tell the cost per clip from the rest
 
 
@@ -69,3 +77,16 @@ def estimate(config: RunConfig, model: Model, steps: int) -> dict[str, float]:
         "hours": per_step * steps / 3600,
         "memory_gb": (4 * weights + activations) / 1e9,
     }
+
+
+def training_seconds(config: RunConfig) -> float:
+    """What a run is expected to take on this CPU; one of another seed takes the same."""
+    return _training_seconds(json.dumps(to_dict(replace(config, train=replace(config.train, seed=0)))))
+
+
+@cache
+def _training_seconds(text: str) -> float:
+    config = from_dict(RunConfig, json.loads(text))
+    model = replace(config.model, backbone=without_weights(config.model.backbone))
+    steps = config.train.steps or math.ceil(config.train.epochs * EPOCH)
+    return 3600 * estimate(config, build_model(replace(config, model=model)), steps)["hours"]

@@ -9,6 +9,7 @@ from lrc_jepa.evaluate.choice import Shown, choose
 from lrc_jepa.evaluate.success import ControlSummary, compare, summarize
 from lrc_jepa.records import Control, Record, only
 from lrc_jepa.report import figures, paper
+from lrc_jepa.report.names import percent
 from lrc_jepa.report.run_rows import RunRows, number, origin
 from lrc_jepa.report.sections import explain
 from lrc_jepa.report.tables import Section, Table, Told
@@ -56,10 +57,6 @@ def acted(sources: Sequence[RunRows]) -> dict[str, list[Acted]]:
     return found
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f}%"
-
-
 def _table(group: list[Acted], name: str) -> Table:
     first = group[0].summary
     strict = list(first.strict_rates)
@@ -71,16 +68,16 @@ def _table(group: list[Acted], name: str) -> Table:
             [
                 actor.label,
                 actor.rows[0].size if actor.is_system else "–",
-                _percent(s.rate),
+                percent(s.rate),
                 f"{100 * s.low:.1f} to {100 * s.high:.1f}",
-                *(_percent(s.strict_rates[c]) for c in strict),
+                *(percent(s.strict_rates[c]) for c in strict),
                 f"{s.successes} / {s.pairs}",
                 s.over_repetitions if len(s.repetition_rates) > 1 else "–",
                 s.protocol or "–",
                 "–" if s.median_first_step is None else f"{s.median_first_step:.0f}",
                 f"{s.mean_final_distance:.1f}",
                 "–" if s.seconds_per_solve is None else f"{s.seconds_per_solve:.3f}",
-                f"{_percent(printed.values[0])} ({printed.where})" if printed else "–",
+                f"{percent(printed.values[0])} ({printed.where})" if printed else "–",
             ]
         )
     columns = ["actor", "size", first.criterion, "95% interval", *strict, "pairs", "of each repetition, %"]
@@ -182,9 +179,9 @@ def _reached(summaries: list[ControlSummary]) -> Table:
     lines = [
         [
             s.actor,
-            _percent(s.rate),
+            percent(s.rate),
             f"{100 * s.low:.1f} to {100 * s.high:.1f}",
-            *(_percent(rate) for rate in s.strict_rates.values()),
+            *(percent(rate) for rate in s.strict_rates.values()),
             number(s.median_first_step, 0),
             number(s.mean_final_distance, 1),
             number(s.seconds_per_solve),

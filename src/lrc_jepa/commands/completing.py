@@ -1,0 +1,35 @@
+"""Doing the jobs that are not done yet, and telling how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lrc_jepa.console import progress_bar, say, warn
+from lrc_jepa.jobs.clock import Clock, told
+from lrc_jepa.jobs.executors import Executor
+from lrc_jepa.jobs.job import Ended, Job
+from lrc_jepa.jobs.schedule import run_jobs
+
+
+def complete(jobs: Sequence[Job], executor: Executor) -> dict[str, Ended]:
+    """Run the jobs that are not done, and tell of each that is over and of the time left."""
+    waiting = [job for job in jobs if not job.work.done()]
+    if not waiting:
+        say(f"all {len(jobs)} jobs were done before")
+        return {}
+    clock, count = Clock(waiting, executor.slots), len(waiting)
+    say(
+        f"{count} jobs to do, {len(jobs) - count} done before; {executor.slots} at a time, about {told(clock.left)}"
+    )
+    with progress_bar("sweep, jobs", count) as bar:
+
+        def watch(ended: Ended) -> None:
+            clock.ended(ended)
+            if ended.failure:
+                warn(f"{ended.job.name} failed: {ended.failure}")
+            bar.advance()
+            left = f", about {told(clock.left)} left" if bar.done < count else ""
+            if not ended.failure:
+                say(f"{bar.done:.0f} of {count}{left}: {ended.job.name} took {told(ended.seconds)}")
+
+        return run_jobs(waiting, executor, watch)

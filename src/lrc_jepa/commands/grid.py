@@ -1,0 +1,231 @@
+"""The runs of a sweep: every combination of worlds, looks, systems, values and seeds that was asked for."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import yaml
+
+from lrc_jepa.bounds import Count, Natural, Seed
+from lrc_jepa.commands.collect import CollectArgs
+from lrc_jepa.commands.works import Dataset, Trained
+from lrc_jepa.config import RunConfig
+from lrc_jepa.config_tree import with_value
+from lrc_jepa.envs import WORLDS
+from lrc_jepa.envs.appearance import Kind
+from lrc_jepa.errors import BadInput
+from lrc_jepa.experiments import EXPERIMENTS
+from lrc_jepa.jobs.job import Job
+from lrc_jepa.library import recipe
+from lrc_jepa.options import Positional
+from lrc_jepa.report.names import file_name
+
+PARTS = "parts"
+"""The entry of a file that lists grids, each with what is its own; the rest of the file is for all of them."""
+
+
+@dataclass(frozen=True)
+class SweepArgs:
+    """What to combine, and where to."""
+
+    file: Positional[Path | None] = None
+    """YAML or JSON file with these options, and `parts`: a list of grids with options of their own."""
+    worlds: tuple[str, ...] = ("tworoom",)
+    """Simulated worlds."""
+    appearances: tuple[Kind, ...] = ("clean",)
+    """How episodes look: clean, varied, patterned."""
+    systems: tuple[str, ...] = ("lrc",)
+    """Systems to compare."""
+    seeds: tuple[Seed, ...] = (0,)
+    """Training seeds."""
+    size: str = "micro"
+    """Size of the recipes."""
+    vary: tuple[str, ...] = ()
+    """Config fields and their values, such as train.lr=1e-3,3e-3 train.steps=400; all are combined."""
+    pairs: Natural = 100
+    """Start-goal pairs, the same for all runs on one dataset; 0: do not plan."""
+    lab: tuple[str, ...] = ()
+    """Experiments besides planning, such as recover probe intervene."""
+    episodes: Count = 300
+    """Episodes of a dataset that has to be collected."""
+    backbone: str = "lrc"
+    """The system of this sweep whose run, on the same data and of the same seed, frozen systems stand on."""
+    out: Path = Path("sweep")
+    """Folder of runs, pairs, jobs and the page."""
+    datasets: Path = Path("datasets")
+    """Folder of datasets, named WORLD-APPEARANCE; those that are missing are collected."""
+    results: Path | None = None
+    """A folder besides OUT/results to keep a row for each run in."""
+    jobs: Natural = 0
+    """Runs at a time; 0: as many as the cores are enough for."""
+    threads: Count = 1
+    """Threads of each run; its weights depend on this number, and on nothing that runs beside it."""
+    dry_run: bool = False
+    """Do nothing: list the jobs, which of them are done, and the time that is left."""
+    device: str = "auto"
+    """auto, cpu or cuda."""
+
+
+def of_words(words: dict[str, str]) -> SweepArgs:
+    """The options that a file among the words gives; without one, the usual ones."""
+    path = words.get("file")
+    return _with(SweepArgs(), _read(Path(path)), path) if path else SweepArgs()
+
+
+def parts_of(args: SweepArgs) -> list[SweepArgs]:
+    """The grids of a file, each with the options of all; without any, the options themselves."""
+    parts = _read(args.file).get(PARTS) if args.file else None
+    if parts is None:
+        return [args]
+    if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts) or not parts:
+        raise BadInput(f"{args.file}: {PARTS} must be a list of grids")
+    return [_with(args, part, f"{args.file}, part {n}") for n, part in enumerate(parts, 1)]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        value = yaml.safe_load(path.read_text())  # JSON is YAML too
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise BadInput(f"{path} cannot be read ({' '.join(str(error).split())})") from None
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise BadInput(f"{path} does not hold the options of a sweep")
+    return value
+
+
+def _with(args: SweepArgs, options: dict[str, Any], where: str) -> SweepArgs:
+    try:
+        for name, value in options.items():
+            if name == "vary" and isinstance(value, dict):
+                value = [f"{field}={_listed(values)}" for field, values in value.items()]
+            if name != PARTS:
+                args = with_value(args, name, value)
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from None
+    return args
+
+
+def _listed(values: Any) -> str:
+    """As on a command line: what YAML takes for text, such as 1e-3, may be a number."""
+    values = values if isinstance(values, list) else [values]
+    return ",".join(value if isinstance(value, str) else json.dumps(value) for value in values)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of the grid."""
+
+    args: SweepArgs
+    world: str
+    appearance: Kind
+    system: str
+    seed: int
+    changes: tuple[tuple[str, Any], ...]
+
+    @property
+    def data(self) -> Path:
+        """Its dataset."""
+        return self.args.datasets / f"{self.world}-{self.appearance}"
+
+    @property
+    def name(self) -> str:
+        """What tells it from the others."""
+        changed = [f"{field.rpartition('.')[2]}={value}" for field, value in self.changes]
+        parts = (self.world, self.appearance, self.system, self.args.size, *changed, f"seed{self.seed}")
+        return file_name("-".join(parts))
+
+    @property
+    def folder(self) -> Path:
+        """Its run."""
+        return self.args.out / "runs" / self.name
+
+    @property
+    def stands(self) -> bool:
+        """Whether its recipe asks for the tokens of a run trained here."""
+        return self._recipe().model.backbone.startswith("checkpoint:")
+
+    def below(self, cells: Mapping[str, Cell]) -> Cell | None:
+        """The run among these that it stands on: with its own values, or with the recipe's."""
+        if not self.stands or "model.backbone" in dict(self.changes):
+            return None
+        others = (replace(self, system=self.args.backbone, changes=c) for c in (self.changes, ()))
+        return next((cells[other.name] for other in others if other.name in cells), None)
+
+    def config(self, cells: Mapping[str, Cell]) -> RunConfig:
+        """Its configuration; one that stands on another run does so on one of these, if it is among them."""
+        below = self.below(cells)
+        return self._recipe({"model.backbone": f"checkpoint:{below.folder}"} if below else {})
+
+    def _recipe(self, further: Mapping[str, Any] = MappingProxyType({})) -> RunConfig:
+        name = f"{self.world}-{self.system}-{self.args.size}"
+        return recipe(name, {**dict(self.changes), "train.seed": self.seed, **further})
+
+
+def cells_of(args: SweepArgs) -> dict[str, Cell]:
+    """Every run by its name, in the order to train them: what others stand on first; one asked for twice is one."""
+    found = dict[str, Cell]()
+    for part in parts_of(args):
+        if unknown := next((name for name in part.lab if name not in EXPERIMENTS), None):
+            known = ", ".join(name for name, e in EXPERIMENTS.items() if e.measures)
+            raise BadInput(f"there is no experiment {unknown!r} for --lab; there is {known}")
+        for cell in _combined(part):
+            found.setdefault(cell.name, cell)
+    if not found:
+        raise BadInput("name at least one world, appearance, system and seed")
+    return dict(sorted(found.items(), key=lambda item: item[1].stands))
+
+
+def _combined(args: SweepArgs) -> Iterator[Cell]:
+    if unknown := next((world for world in args.worlds if world not in WORLDS), None):
+        raise BadInput(f"there is no simulated world {unknown!r}; there is {', '.join(WORLDS)}")
+    varied = list(itertools.product(*(_values(text) for text in args.vary)))
+    places = itertools.product(args.worlds, args.appearances)
+    for (world, looks), changes, system, seed in itertools.product(places, varied, args.systems, args.seeds):
+        yield Cell(args, world, looks, system, seed, changes)
+
+
+def _values(text: str) -> list[tuple[str, Any]]:
+    """FIELD=A,B: the field with each of its values."""
+    field, _, values = text.partition("=")
+    if not field or not values:
+        raise BadInput(f"--vary wants FIELD=VALUE,VALUE and not {text!r}")
+    return [(field, plain_value(value)) for value in values.split(",")]
+
+
+def plain_value(text: str) -> Any:
+    """A value as JSON has it; any other text is itself."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def jobs_of(cells: Mapping[str, Cell]) -> list[Job]:
+    """A job for each dataset, then one for each run."""
+    datasets = dict[Path, Dataset]()
+    for cell in cells.values():
+        side = cell.config(cells).model.encoder.image_size
+        wanted = CollectArgs(
+            cell.world, episodes=cell.args.episodes, size=side, appearance=cell.appearance, out=cell.data
+        )
+        if datasets.setdefault(cell.data, Dataset(wanted)).wanted.size != side:
+            raise BadInput(f"{cell.data} is asked for with frames of {side} pixels and of another size")
+    collecting = [Job(_collecting(path), work) for path, work in datasets.items()]
+    return [*collecting, *(_run_job(cell, cells) for cell in cells.values())]
+
+
+def _collecting(data: Path) -> str:
+    return f"data-{data.name}"
+
+
+def _run_job(cell: Cell, cells: Mapping[str, Cell]) -> Job:
+    below, args = cell.below(cells), cell.args
+    work = Trained(
+        cell.config(cells), cell.data, cell.folder, args.pairs, args.out / "pairs", args.lab, args.device
+    )
+    return Job(cell.name, work, (_collecting(cell.data), *([below.name] if below else [])))

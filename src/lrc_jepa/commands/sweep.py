@@ -1,0 +1,103 @@
+"""`lrc sweep`: train and measure every combination of systems, worlds, looks and seeds, and compare them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lrc_jepa.arguments import parse
+from lrc_jepa.commands import report
+from lrc_jepa.commands.completing import complete
+from lrc_jepa.commands.grid import Cell, SweepArgs, cells_of, jobs_of, of_words
+from lrc_jepa.commands.results import keep_runs
+from lrc_jepa.commands.works import Trained
+from lrc_jepa.console import say, table, warn
+from lrc_jepa.data.store import Store
+from lrc_jepa.errors import BadInput
+from lrc_jepa.folders import check_writable
+from lrc_jepa.jobs.clock import Clock, told
+from lrc_jepa.jobs.executors import Processes
+from lrc_jepa.jobs.job import Job
+from lrc_jepa.library import fit_actions
+from lrc_jepa.locks import lock
+from lrc_jepa.training.assemble import check_data
+
+ABOUT = (
+    "Train and measure every combination of systems, worlds, looks, values and seeds, a process each, and write "
+    "one page that compares them. What is done is not done again; what fails is named, and the rest goes on."
+)
+EXAMPLES = (
+    "lrc sweep --worlds tworoom pusht --appearances clean varied --systems lrc lwm --seeds 0 1 2 --out sweeps/first",
+    "lrc sweep docs/sweep.yaml --jobs 2 --threads 1",
+    "lrc sweep docs/sweep.yaml --dry-run    # what is done, what is left, and how long it will take",
+)
+
+
+def main(argv: list[str]) -> dict[str, Any]:
+    """Everything that is missing, then the page."""
+    return work(parse(SweepArgs, argv, "sweep", ABOUT, of_words, EXAMPLES))
+
+
+def work(args: SweepArgs) -> dict[str, Any]:
+    """Check what can be checked, run the jobs, keep their rows, write the page."""
+    cells = cells_of(args)
+    jobs = jobs_of(cells)
+    check_fit(jobs)
+    if args.dry_run:
+        return foresee(args, jobs)
+    for folder in (args.datasets, *_results(args)):
+        check_writable(folder)
+    with lock(args.out):
+        slots = slots_of(args)
+        ended = complete(jobs, Processes(slots, args.threads, args.out / "jobs"))
+        failed = {name: end.failure for name, end in ended.items() if end.failure}
+        return {**conclude(args, cells, failed), "jobs": len(jobs), "ran": len(ended)}
+
+
+def slots_of(args: SweepArgs) -> int:
+    """Jobs at a time."""
+    return args.jobs or max(1, len(os.sched_getaffinity(0)) // args.threads)
+
+
+def check_fit(jobs: Sequence[Job]) -> None:
+    """Refuse datasets that are there and that a run could not be trained on, before anything is done."""
+    for job in jobs:
+        if isinstance(job.work, Trained) and job.work.data.exists():
+            store = Store(job.work.data)
+            check_data(fit_actions(job.work.config, store), store)
+
+
+def foresee(args: SweepArgs, jobs: Sequence[Job]) -> dict[str, Any]:
+    """What is done, what is left and how long that will take."""
+    done = {job.name: job.work.done() for job in jobs}
+    lines = [[job.name, "done" if done[job.name] else told(job.work.seconds())] for job in jobs]
+    table(f"sweep {args.out}", ["job", "expected"], lines)
+    left = Clock([job for job in jobs if not done[job.name]], slots_of(args)).left
+    say(f"{sum(done.values())} of {len(jobs)} jobs are done; the others take about {told(left)}")
+    return {"jobs": len(jobs), "done": [name for name, is_done in done.items() if is_done], "seconds": left}
+
+
+def _results(args: SweepArgs) -> list[Path]:
+    """Where rows are kept: in the sweep's own folder, and where else it was asked for."""
+    own = args.out / "results"
+    return [own, args.results] if args.results else [own]
+
+
+def conclude(args: SweepArgs, cells: Mapping[str, Cell], failed: dict[str, str]) -> dict[str, Any]:
+    """Keep a row of every run that was measured, write the page, and say what failed."""
+    whole = [cell for name, cell in cells.items() if name not in failed]
+    planned = [cell.folder for cell in whole if cell.args.pairs]
+    answer: dict[str, Any] = {"out": str(args.out), "failed": failed, "exit_code": 1 if failed else 0}
+    if planned:
+        for folder in _results(args):
+            keep_runs(planned, folder)
+    shown = _results(args)[:1] if planned else [cell.folder for cell in whole]
+    if shown:
+        answer["report"] = report.work(report.ReportArgs(tuple(shown), out=args.out / "report"))["report"]
+    if failed:
+        warn(f"{len(failed)} jobs failed; the same command goes on with them: {', '.join(failed)}")
+    if len(failed) >= len(cells):
+        raise BadInput(f"no run was finished: {next(iter(failed.values()))}")
+    return answer

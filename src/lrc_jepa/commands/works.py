@@ -1,0 +1,132 @@
+"""What the jobs of a sweep do: make a dataset; train a run and measure it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+from lrc_jepa.commands.collect import CollectArgs
+from lrc_jepa.commands.collect import work as collect
+from lrc_jepa.commands.examine import examine
+from lrc_jepa.commands.lab import Work, work_on
+from lrc_jepa.commands.train import ensure_trained, is_trained
+from lrc_jepa.config import RunConfig
+from lrc_jepa.data.store import Store
+from lrc_jepa.envs import simulated
+from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate import plan
+from lrc_jepa.evaluate.experiment import Asked
+from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
+from lrc_jepa.experiments import EXPERIMENTS
+from lrc_jepa.files import digest
+from lrc_jepa.library import fit_actions
+from lrc_jepa.locks import hold
+from lrc_jepa.records import Control
+from lrc_jepa.run import Run, open_run
+from lrc_jepa.training.estimate import training_seconds
+
+EPISODE_S, PAIR_S = 0.1, 0.1  # what an episode and a pair take, until the first jobs have told
+FILMS = 2  # of each run
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Collect episodes in a simulated world."""
+
+    kind: ClassVar[str] = "dataset"
+
+    wanted: CollectArgs
+    """Its `out` is where the dataset is to be."""
+
+    @property
+    def path(self) -> Path:
+        """Where the dataset is."""
+        if self.wanted.out is None:
+            raise BadInput("a dataset of a sweep needs a folder")
+        return self.wanted.out
+
+    def done(self) -> bool:
+        """Whether there is a dataset; whether it fits is asked of each run."""
+        return self.path.exists()
+
+    def seconds(self) -> float:
+        """A guess."""
+        return 5 + EPISODE_S * self.wanted.episodes
+
+    def do(self) -> None:
+        """Collect, unless another process just has."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with hold(self.path, wait=True):
+            if not self.done():
+                collect(self.wanted)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Train a configuration on a dataset, reach goals with it, and do further experiments."""
+
+    kind: ClassVar[str] = "run"
+
+    config: RunConfig
+    data: Path
+    folder: Path
+    """Of the run."""
+    pairs: int
+    """Start-goal pairs that are not trivial; 0: do not plan."""
+    manifests: Path
+    """Folder of the pairs that all runs on one dataset share."""
+    lab: tuple[str, ...] = ()
+    """Further experiments."""
+    device: str = "auto"
+
+    def done(self) -> bool:
+        """Whether it is trained as it should be, and every experiment has its rows."""
+        if not self.data.exists() or not is_trained(self.config, self.data, self.folder):
+            return False
+        return all(part.done() for part in self._parts(self._opened()))
+
+    def seconds(self) -> float:
+        """Training, and a guess at the rest."""
+        return 5 + training_seconds(self.config) + PAIR_S * self.pairs
+
+    def do(self) -> None:
+        """Whatever is missing; a process that is about to end is waited for."""
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        with hold(self.folder, wait=True):
+            config = fit_actions(self.config, Store(self.data))
+            ensure_trained(config, self.data, self.folder, self.device)
+            for part in self._parts(self._opened()):
+                if not part.done():
+                    part.do()
+
+    def _opened(self) -> Run:
+        return open_run(self.folder, self.data, device=self.device)
+
+    def _parts(self, run: Run) -> Iterator[Work]:
+        if self.pairs and simulated(run.store):
+            yield self._planning(run)
+        others = [name for name in self.lab if name != "plan"]
+        if others:
+            yield from work_on(run, Asked(self.pairs or Asked.pairs), others, timed=False)
+
+    def _planning(self, run: Run) -> Work:
+        path = shared_pairs(run, self.pairs, self.manifests)
+        same: dict[str, object] = {"manifest_hash": Manifest.load(path).digest()}
+        config = plan.Config(manifest=(path,), plan=run.config.plan, films=FILMS)
+        reach = partial(examine, run, EXPERIMENTS["plan"], config)
+        return Work(run, "planning", Control, reach, same=same)
+
+
+def shared_pairs(run: Run, pairs: int, folder: Path) -> Path:
+    """The file of pairs for every run on this dataset, drawn by the first that needs it."""
+    config = run.config
+    drawn = [run.store.digest(), run.split.digest(), config.plan.goal_offset, config.plan.seed, pairs]
+    path = folder / f"{run.store.path.name}-{pairs}-{digest(drawn)[:8]}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    with hold(path, wait=True):
+        if not path.exists():
+            draw_manifest(run.store, run.split, config.clip, config.plan, pairs).save(path)
+    return path

@@ -1,0 +1,72 @@
+"""Kept results: a row for each trained run, small enough to lie in a repository."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lrc_jepa.records.base import Record
+
+Group = tuple[str, str, int, str, str, str, int, int, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept(Record):
+    """One trained run and what it reached (`lrc results --keep`, `lrc sweep`)."""
+
+    kind = "kept"
+    metric = "kept.v1"
+
+    world: str
+    """World or dataset family."""
+    appearance: str
+    """How its dataset looks."""
+    system: str
+    """The name it is reported under."""
+    size: str
+    """paper, micro or debug."""
+    recipe: str
+    """The recipe it started from."""
+    seed: int
+    """Of its training."""
+    steps: int
+    """Of its training."""
+    minutes: float | None
+    """Training time; None where the run does not say."""
+    protocol: str
+    """How it was planned, in one word."""
+    criterion: str
+    """The world's own criterion of success."""
+    manifest_hash: str
+    """Of the start-goal pairs."""
+    outcomes: str
+    """One character for each pair that is not trivial, in their order: 1 reached, 0 not."""
+    strict: dict[str, str] = field(default_factory=dict)
+    """The same by each stricter criterion."""
+    references: dict[str, str] = field(default_factory=dict)
+    """Outcomes of random actions, of the recorded ones and of doing nothing, on the same pairs."""
+    readings: dict[str, float] = field(default_factory=dict)
+    """Health at the last step; Pearson r of linear probes as `r_STREAM.QUANTITY`; decibels over the pixels
+    that change, of frames rebuilt from altered streams, as `moving_db.CONDITION`."""
+    config_hash: str = ""
+    """Of its configuration."""
+    checkpoint_hash: str = ""
+    """Of its weights."""
+    data_hash: str = ""
+    """Of its dataset."""
+    episodes: int = 0
+    """Episodes in the dataset."""
+    factors: int = 0
+    """How many numbers of an episode's look differ between episodes."""
+    variant: str = ""
+    """What differs from the recipe beside seed and steps, such as train.lr=0.003; empty: nothing."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What makes it one evaluation: a later row with the same key replaces an earlier one."""
+        return self.checkpoint_hash, self.manifest_hash, self.protocol
+
+    @property
+    def group(self) -> Group:
+        """Runs that differ by their seed alone are summarised together."""
+        looks = (self.world, self.appearance, self.factors)
+        return *looks, self.system, self.variant, self.size, self.steps, self.episodes, self.protocol

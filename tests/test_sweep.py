@@ -1,0 +1,252 @@
+"""`lrc sweep`: every combination once, whatever fails, whatever stops it, one beside the other or after it."""
+
+import json
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from test_cli import lrc, refused
+
+from lrc_jepa.commands import sweep
+from lrc_jepa.commands.grid import SweepArgs, cells_of, jobs_of, of_words, parts_of
+from lrc_jepa.commands.job import read_work
+from lrc_jepa.errors import BadInput, Terminated
+from lrc_jepa.evaluate.kept import read_kept
+from lrc_jepa.evaluate.stats import seeded_difference
+from lrc_jepa.jobs.clock import Clock, told
+from lrc_jepa.jobs.executors import Here
+from lrc_jepa.jobs.job import Ended, Job
+from lrc_jepa.jobs.schedule import run_jobs
+from lrc_jepa.training.checkpoint import newest_checkpoint
+
+SMALL = {"size": "debug", "pairs": 3, "episodes": 12, "device": "cpu"}
+
+
+@pytest.fixture
+def datasets(tmp_path, store):
+    """A folder of datasets that has the clean one."""
+    shutil.copytree(store.path, tmp_path / "datasets" / "tworoom-clean")
+    return tmp_path / "datasets"
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Jobs in this process; the names of those that ran."""
+    ran = []
+
+    class Counting(Here):
+        def run(self, job):
+            ran.append(job.name)
+            return super().run(job)
+
+    monkeypatch.setattr(sweep, "Processes", lambda slots, threads, folder: Counting())
+    return ran
+
+
+def weights(run):
+    return load_file(newest_checkpoint(run) / "model.safetensors")
+
+
+def test_jobs_side_by_side_one_of_which_fails(datasets, tmp_path, capsys, monkeypatch):
+    """A user's sweep from a file, in processes; then its run once more, alone in this process."""
+    parts = [{"systems": ["lwm"]}, {"vary": {"train.explosion": ["1e-6"]}}]
+    file, out = tmp_path / "sweep.yaml", tmp_path / "beside"
+    file.write_text(json.dumps({**SMALL, "datasets": str(datasets), "parts": parts}))  # JSON is YAML
+    code, said, error = lrc("sweep", file, "--out", out, "--jobs", 2, capsys=capsys)
+    assert code == 1, error
+    assert "2 jobs to do, 1 done before; 2 at a time" in said
+    assert "explosion=1e-06-seed0 failed: the loss exploded" in said
+    (kept,) = read_kept(out / "results")
+    assert kept.system == "lwm" and len(kept.outcomes) == 3
+    assert "Systems over seeds" in (out / "report" / "index.html").read_text()
+    alone = replace(of_words({"file": str(file)}), systems=("lwm",), out=tmp_path / "alone")
+    monkeypatch.setattr(sweep, "Processes", lambda *given: Here())
+    assert sweep.work(alone)["failed"] == {}
+    one, other = (weights(folder / "runs" / "tworoom-clean-lwm-debug-seed0") for folder in (out, alone.out))
+    assert all(np.array_equal(value, other[name]) for name, value in one.items())
+
+
+def test_a_sweep_that_was_stopped_does_no_work_twice(datasets, tmp_path, here, monkeypatch):
+    args = SweepArgs(**SMALL, systems=("lrc", "lwm"), lab=("imagine",), datasets=datasets, out=tmp_path / "s")
+    run = Here.run
+    stops = iter([False, True])
+
+    def stopping(self, job):
+        if next(stops):
+            raise Terminated
+        return run(self, job)
+
+    monkeypatch.setattr(Here, "run", stopping)
+    with pytest.raises(Terminated):
+        sweep.work(args)
+    monkeypatch.setattr(Here, "run", run)
+    first = here[0]
+    here.clear()
+    assert sweep.work(args)["ran"] == 1 and first not in here
+    kept = sorted((tmp_path / "s" / "results").glob("*"))
+    written = [path.read_bytes() for path in kept]
+    here.clear()
+    assert sweep.work(args)["ran"] == 0 and here == []
+    assert [path.read_bytes() for path in kept] == written
+    shutil.rmtree(tmp_path / "s" / "runs" / first)  # what is gone is made again
+    assert sweep.work(args)["ran"] == 1 and here == [first]
+
+
+def test_what_is_missing_is_collected_and_dry_run_does_nothing(tmp_path, here):
+    args = SweepArgs(**SMALL, appearances=("varied",), datasets=tmp_path / "d", out=tmp_path / "s")
+    told = sweep.work(replace(args, dry_run=True))
+    assert told["jobs"] == 2 and told["done"] == [] and told["seconds"] > 0 and not (tmp_path / "s").exists()
+    sweep.work(args)
+    assert here == ["data-tworoom-varied", "tworoom-varied-lrc-debug-seed0"]
+    assert (tmp_path / "d" / "tworoom-varied" / "meta.json").is_file()
+
+
+def test_combinations():
+    args = SweepArgs(
+        worlds=("tworoom", "pusht"), systems=("lrc", "dino-wm"), seeds=(0, 1), vary=("train.lr=1e-3,2e-3",)
+    )
+    cells = cells_of(args)
+    assert len(cells) == 16 and "pusht-clean-dino-wm-micro-lr=0.002-seed1" in cells
+    cell = cells["pusht-clean-dino-wm-micro-lr=0.002-seed1"]
+    below = "sweep/runs/pusht-clean-lrc-micro-lr=0.002-seed1"
+    config = cell.config(cells)
+    assert (
+        config.model.backbone == f"checkpoint:{below}" and config.train.lr == 0.002 and config.train.seed == 1
+    )
+    jobs = {job.name: job for job in jobs_of(cells)}
+    assert jobs[cell.name].after == ("data-pusht-clean", Path(below).name)
+    assert [name for name in jobs if name.startswith("data-")] == ["data-tworoom-clean", "data-pusht-clean"]
+
+
+def test_the_page_shows_its_file_and_its_file_can_be_swept():
+    docs = Path(__file__).parents[1] / "docs"
+    assert f"```yaml\n{(docs / 'sweep.yaml').read_text()}```" in (docs / "sweeps.md").read_text()
+    cells = cells_of(replace(of_words({"file": str(docs / "sweep.yaml")}), file=docs / "sweep.yaml"))
+    assert len(cells) == 2 * 2 * 5 * 3 + 6 + 1
+    below = cells["tworoom-clean-dino-wm-micro-steps=400-seed0"].below(cells)
+    assert below.name == "tworoom-clean-lrc-micro-seed0"
+
+
+def test_a_job_survives_its_file(tmp_path):
+    for job in jobs_of(cells_of(SweepArgs(systems=("lrc", "pldm"), lab=("probe",), vary=("train.lr=1",))))[
+        :2
+    ]:
+        assert read_work(job.save(tmp_path)) == job.work
+
+
+def test_parts_of_a_file_have_options_of_their_own(tmp_path):
+    file = tmp_path / "sweep.yaml"
+    file.write_text(
+        "seeds: [0, 1]\nparts:\n- worlds: [pusht]\n- {systems: [lwm], seeds: [3], vary: {train.lr: 0.1}}\n"
+    )
+    args = of_words({"file": str(file)})
+    parts = parts_of(replace(args, file=file, pairs=7))
+    told = [(part.worlds, part.systems, part.seeds, part.vary, part.pairs) for part in parts]
+    assert told == [
+        (("pusht",), ("lrc",), (0, 1), (), 7),
+        (("tworoom",), ("lwm",), (3,), ("train.lr=0.1",), 7),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (["--worlds", "moon"], "no simulated world 'moon'"),
+        (["--systems", "gpt"], "the system must be one of"),
+        (["--vary", "train.speed=1"], "no config field"),
+        (["--vary", "train.lr"], "--vary wants FIELD=VALUE"),
+        (["--lab", "dance"], "no experiment 'dance'"),
+        (["--size", "micro"], "frames of 32 pixels"),
+        (["--seeds", "-1"], "--seeds"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_done(words, match, datasets, tmp_path, capsys):
+    refused("sweep", "--datasets", datasets, "--out", tmp_path / "s", *words, capsys=capsys, match=match)
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["[1]", "worlds: 3", "colour: red", "parts: 1", "a: [", "parts: [{seeds: [x]}]"]
+)
+def test_a_file_that_is_none_is_refused(text, tmp_path, capsys):
+    (tmp_path / "s.yaml").write_text(text)
+    refused("sweep", tmp_path / "s.yaml", "--out", tmp_path / "s", capsys=capsys, match="s.yaml")
+
+
+@dataclass(frozen=True)
+class Step:
+    """Work that writes down its name."""
+
+    kind: ClassVar[str] = "step"
+    name: str
+    log: Path
+    fails: bool = False
+    expected: float = 10.0
+
+    def done(self):
+        return False
+
+    def seconds(self):
+        return self.expected
+
+    def do(self):
+        if self.fails:
+            raise BadInput(f"{self.name} is bad")
+        with self.log.open("a") as log:
+            log.write(self.name)
+
+
+class Threads(Here):
+    """Two at a time, in the threads of the schedule."""
+
+    slots = 2
+
+
+@pytest.mark.parametrize("executor", [Here(), Threads()], ids=["one", "two"])
+def test_jobs_wait_for_those_they_need_and_a_failure_reaches_only_those(executor, tmp_path):
+    log = tmp_path / "log"
+    jobs = [
+        Job("d", Step("d", log), ("c",)),
+        Job("c", Step("c", log), ("a",)),
+        Job("b", Step("b", log, fails=True)),
+        Job("e", Step("e", log), ("b",)),
+        Job("a", Step("a", log)),
+        Job("f", Step("f", log), ("gone",)),  # done before: not among these
+    ]
+    ended = run_jobs(jobs, executor)
+    failures = {name: end.failure for name, end in ended.items() if end.failure}
+    assert failures == {"b": "b is bad", "e": "it needs b, which failed"}
+    order = log.read_text()
+    assert sorted(order) == list("acdf") and order.index("a") < order.index("c") < order.index("d")
+
+
+def test_the_time_left_is_what_was_expected_at_the_pace_of_what_is_done(tmp_path):
+    jobs = [Job(name, Step(name, tmp_path, expected=10.0)) for name in "abcd"]
+    clock = Clock(jobs, slots=2)
+    assert clock.left == 20
+    clock.ended(Ended(jobs[0], 30.0))
+    assert clock.left == 45  # three jobs of 30 s, two at a time
+    clock.ended(Ended(jobs[1], 1.0, "it failed"))  # tells nothing of the pace
+    clock.ended(Ended(jobs[2], 30.0))
+    assert clock.left == 30
+    assert [told(s) for s in (0.2, 89, 90, 7200)] == ["1 s", "89 s", "2 min", "2.0 h"]
+
+
+def test_a_difference_over_seeds_is_as_uncertain_as_its_seeds():
+    rng = np.random.default_rng(0)
+    alike = rng.random((3, 200)) < 0.5
+    better = alike | (rng.random((3, 200)) < 0.4)
+    found = seeded_difference(better, alike)
+    assert found.value == pytest.approx(better.mean() - alike.mean()) and found.low > 0.1
+    assert seeded_difference(alike, better).value == -found.value
+    # One seed wins everywhere, the other loses everywhere: many pairs do not make that certain.
+    split = seeded_difference(
+        np.array([[True] * 200, [False] * 200]), np.array([[False] * 200, [True] * 200])
+    )
+    assert (split.value, split.low, split.high) == pytest.approx((0.0, -1.0, 1.0))
+    one = seeded_difference(np.ones((2, 50), bool), np.zeros((2, 50), bool))
+    assert (one.low, one.high) == pytest.approx((1.0, 1.0))
