@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+import h5py
 import numpy as np
 import pytest
 from made_formats import episodes, images, lerobot, minari, swm_hdf5, videos
 from test_cli import lrc
 
-from lrc_jepa.data.frames import to_square
+from lrc_jepa.data.deployment import robot_facts
+from lrc_jepa.data.frames import to_height, to_square
 from lrc_jepa.data.importers import import_dataset
 from lrc_jepa.data.limits import ActionLimits
 from lrc_jepa.data.store import Store
@@ -180,3 +182,60 @@ def test_info_shows_rate_bounds_camera_and_tasks(tmp_path, capsys):
         f"{steps[0]:.3f}",
     ):
         assert shown in text, shown
+
+
+def two_cameras(folder):
+    """stable-worldmodel's file with a second, smaller camera whose pictures are darker."""
+    path = swm_hdf5(folder, episodes())
+    with h5py.File(path, "r+") as file:
+        file["pixels.side"] = file["pixels"][:, ::2, ::2] // 2
+    return path
+
+
+def test_several_cameras_are_one_picture_side_by_side(tmp_path, capsys):
+    path, made = two_cameras(tmp_path), np.concatenate([e.pixels for e in episodes()])
+    argv = ("data", "import", path, "--camera", "pixels", "side", "--size", 16, "--out", tmp_path / "out")
+    err, told = said(capsys, *argv)
+    store = Store(tmp_path / "out")
+    assert told["camera"] == ["pixels", "pixels.side"] and "lose" not in err
+    source = store.meta["source"]
+    assert source["cameras"] == told["camera"] and source["cameras_joined"] == "side by side"
+    assert (
+        source["crop"] == "squash"
+        and source["frame_size"] == [16, 32]
+        and "pixels.side" not in source["left_out"]
+    )
+    small = made[3][::2, ::2] // 2
+    wide = np.concatenate([made[3], to_height(small, 16)], axis=1)
+    np.testing.assert_array_equal(store.pixels[3], to_square(wide, 16, "squash"))
+    assert (
+        store.pixels[3][:, :7].mean() > 1.5 * store.pixels[3][:, 9:].mean()
+    )  # the darker one is on the right
+    deployment = robot_facts(store)
+    assert deployment["cameras"] == ("pixels", "pixels.side") and deployment["crop"] == "squash"
+    other = imported(path, tmp_path / "turned", camera=["side", "pixels"])
+    assert other.meta["source"]["frame_size"] == [8, 16] and other.digest() != store.digest()
+
+
+def test_cameras_are_chosen_with_care(tmp_path, capsys):
+    path = two_cameras(tmp_path)
+    for names, words in (
+        ((), "several cameras; choose one"),
+        (("side", "pixels.side"), "twice"),
+        (("pixels", "top"), "no camera 'top'"),
+    ):
+        argv = ("data", "import", path, "--out", tmp_path / "no", *(("--camera", *names) if names else ()))
+        code, _, err = lrc(*argv, capsys=capsys)
+        assert code == 2 and words in " ".join(err.split()) and not (tmp_path / "no").exists()
+    single = imported(path, tmp_path / "one", camera="side")
+    assert single.meta["source"]["camera"] == "pixels.side" and "cameras" not in single.meta["source"]
+
+
+def test_a_picture_of_the_goal_is_no_camera(tmp_path):
+    path = swm_hdf5(tmp_path, episodes())
+    with h5py.File(path, "r+") as file:
+        file["goal"] = file["pixels"][:]
+        file["proprio/speed"] = np.arange(len(file["pixels"]), dtype=np.float64)
+    store = imported(path, tmp_path / "out")
+    assert store.meta["source"]["camera"] == "pixels" and "goal" in store.meta["source"]["left_out"]
+    assert store.columns["proprio_speed"].ravel()[:3].tolist() == [0, 1, 2]

@@ -26,7 +26,7 @@ class CollectArgs:
     size: int = 64
     """Side of the frames in pixels."""
     appearance: Kind = "clean"
-    """How much episodes differ in looks: clean, varied or patterned."""
+    """How episodes look: clean, varied or patterned, or as published by stable-worldmodel."""
     factors: int = Appearance.factors
     """varied: how many independent factors differ between episodes (docs/worlds.md names them)."""
     cells: int = 8

@@ -16,7 +16,7 @@ from lrc_jepa.data.storage import RAW, Storage
 from lrc_jepa.data.store import Store
 from lrc_jepa.data.validate import frame_strip
 from lrc_jepa.data.validate import validate as examine
-from lrc_jepa.envs import get_world
+from lrc_jepa.envs.recognise import WorldFinder
 from lrc_jepa.folders import check_writable
 
 MOST_SHOWN = 10  # episodes left out, in the table for people
@@ -66,8 +66,8 @@ class ImportArgs:
     """Folder of the new dataset."""
     format: str = "auto"
     """auto, or the name of a format."""
-    camera: str | None = None
-    """Which camera, where there are several."""
+    camera: tuple[str, ...] = ()
+    """Which camera, where there are several; several names are joined as one picture, side by side."""
     resume: bool = False
     """Continue an import that was interrupted."""
     overwrite: bool = False
@@ -112,10 +112,11 @@ def import_(argv: list[str]) -> dict[str, Any]:
     examples = (
         "lrc data import my_episodes --out datasets/mine",
         "lrc data import robot.h5 --camera wrist --size 96 --stride 2 --out datasets/robot",
+        "lrc data import robot.h5 --camera wrist top --out datasets/both    # joined side by side",
+        "lrc data import pusht_expert_train.h5 --world pusht --out datasets/pusht    # to plan in",
     )
     args = parse(ImportArgs, argv, "data import", f"Import a dataset. Formats: {known}.", examples=examples)
-    if args.options.world:
-        get_world(args.options.world)
+    finder = WorldFinder()
     with progress_bar("importing", 1) as bar:
         import_dataset(
             args.source,
@@ -126,11 +127,14 @@ def import_(argv: list[str]) -> dict[str, Any]:
             resume=args.resume,
             storage=args.frames,
             progress=lambda done, total: _moves(bar, done, total),
+            recognise=finder,
             **asdict(args.options),
         )
     store = Store(args.out)
     limits = ActionLimits.of(store)
     tell_losses(store)
+    if finder.said:
+        say(finder.said)
     say(f"action bounds: {bounds_in_words(limits)}")
     say(
         f"{store.episodes} episodes, {len(store.pixels)} frames in {args.out}; lrc data validate looks them over"
@@ -145,6 +149,9 @@ def import_(argv: list[str]) -> dict[str, Any]:
         "left_out": left_out,
         "skipped": store.meta["source"]["skipped"],
         "frame_rate": store.meta["frame_rate"],
+        "camera": store.meta["source"].get("cameras") or store.meta["source"].get("camera"),
+        "world": store.world,
+        "recognised": store.meta.get("recognised"),
         "limits": limits.to_json(),
         "hash": store.digest(),
     }

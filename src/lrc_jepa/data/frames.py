@@ -2,11 +2,13 @@
 
 The largest centred square is cut out (for an odd rest, the spare row or column falls to the end), or the
 frame is padded with black, or its sides are scaled apart; then it is averaged down over boxes, or
-interpolated up where it is smaller. A frame that has the asked size already is kept to the bit.
+interpolated up where it is smaller. A frame that has the asked size already is kept to the bit. Frames of
+several cameras are joined as one before that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -16,6 +18,28 @@ from lrc_jepa.arrays import Frames
 from lrc_jepa.data.budget import ask
 
 Crop = Literal["centre", "pad", "squash"]
+
+
+def side_by_side(frames: Sequence[Frames]) -> Frames:
+    """Frames (h, w, 3) of several cameras as one, left to right; all are scaled to the height of the first."""
+    height = frames[0].shape[0]
+    scaled = [to_height(frame, height) for frame in frames]
+    ask(4 * height * sum(frame.shape[1] for frame in scaled), sum(f.nbytes for f in frames), "a joined frame")
+    return np.concatenate(scaled, axis=1)
+
+
+def to_height(frame: Frames, height: int) -> Frames:
+    """A frame (h, w, 3) scaled to this height."""
+    if frame.shape[0] == height:
+        return frame
+    width = max(1, round(frame.shape[1] * height / frame.shape[0]))
+    return _scaled(frame, (width, height), smaller=frame.shape[0] > height)
+
+
+def _scaled(frame: Frames, size: tuple[int, int], *, smaller: bool) -> Frames:
+    """Averaged over boxes to a smaller size, or interpolated."""
+    how = Image.Resampling.BOX if smaller else Image.Resampling.BILINEAR
+    return np.asarray(Image.fromarray(frame).resize(size, how))
 
 
 def to_square(frame: Frames, size: int, crop: Crop = "centre") -> Frames:
@@ -33,5 +57,4 @@ def to_square(frame: Frames, size: int, crop: Crop = "centre") -> Frames:
     frame = np.ascontiguousarray(frame)
     if frame.shape[:2] == (size, size):
         return frame
-    how = Image.Resampling.BOX if side > size else Image.Resampling.BILINEAR
-    return np.asarray(Image.fromarray(frame).resize((size, size), how))
+    return _scaled(frame, (size, size), smaller=side > size)

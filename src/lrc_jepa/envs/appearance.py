@@ -12,10 +12,13 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
-from lrc_jepa.arrays import Array
+from lrc_jepa.arrays import Array, Frames
+from lrc_jepa.data.frames import to_square
 from lrc_jepa.errors import BadInput
 
+PUBLISHED_SIDE = 224  # pixels of a frame as stable-worldmodel draws it
 Kind = Literal["clean", "varied", "patterned", "published"]
 KINDS: tuple[Kind, ...] = ("clean", "varied", "patterned", "published")
 BACKGROUND_AND_LIGHT = (
@@ -62,6 +65,8 @@ class Appearance:
     """patterned: cells on each side of the mosaic, three independent colours each."""
     opacity: float = 0.4
     """patterned: weight of the mosaic over the clean scene."""
+    recorded: int = PUBLISHED_SIDE
+    """published: side of the frames as they were recorded, before an import made them smaller."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -72,6 +77,8 @@ class Appearance:
             raise BadInput(f"a pattern has 1 to 64 cells on a side, not {self.cells}")
         if not 0.0 <= self.opacity <= 1.0:
             raise BadInput(f"a pattern's opacity lies between 0 and 1, not at {self.opacity}")
+        if not 8 <= self.recorded <= 1024:
+            raise BadInput(f"published frames of {self.recorded} pixels are not supported; choose 8 to 1024")
 
     def fit(self, world: str, names: Sequence[str]) -> Appearance:
         """Itself, if the world has as many factors as are to be varied."""
@@ -99,6 +106,19 @@ class Appearance:
         if self.kind == "varied":
             full[:, : self.factors] = factors
         return full
+
+    def reduced(self, frames: Frames, size: int) -> Frames:
+        """Published frames (B,224,224,3) as a recorder and then an import make them smaller (B,size,size,3).
+
+        stable-worldmodel's recorder uses a triangle filter, an import boxes.
+        """
+        made = []
+        for frame in frames:
+            if frame.shape[0] != self.recorded:
+                side = (self.recorded, self.recorded)
+                frame = np.asarray(Image.fromarray(frame).resize(side, Image.Resampling.BILINEAR))
+            made.append(to_square(frame, size))
+        return np.stack(made)
 
     def dressing(self, factors: Array, size: int, shade: Array | None = None) -> Dressing:
         """What is laid over a whole frame: `shade` (B,h,w,3) where the look varies, or the mosaic."""

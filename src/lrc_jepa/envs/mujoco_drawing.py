@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from lrc_jepa.arrays import Array
 from lrc_jepa.envs.appearance import Appearance, shading
 from lrc_jepa.envs.mujoco_gl import load_mujoco
-from lrc_jepa.envs.published import SIDE as PUBLISHED_SIDE
-from lrc_jepa.envs.published import reduced
 
 mujoco = load_mujoco()
 SUPERSAMPLE = 2
@@ -111,7 +109,7 @@ def surface_of(model: Any, factors: Array) -> list[int]:
 class MujocoCamera:
     """Draws one model from one camera; a single OpenGL context is open at a time.
 
-    `published` keeps the model's shadows, reflections and multisampling.
+    `published` keeps the model's shadows, reflections and multisampling, and draws at the size asked for.
     """
 
     def __init__(self, model: Any, camera: str, *, published: bool = False) -> None:
@@ -127,7 +125,7 @@ class MujocoCamera:
         if self._size == size:
             return
         self.close()
-        side = PUBLISHED_SIDE if self.published else size * SUPERSAMPLE
+        side = size if self.published else size * SUPERSAMPLE
         self.model.vis.global_.offwidth = self.model.vis.global_.offheight = side
         self._renderer = mujoco.Renderer(self.model, side, side)
         atexit.unregister(self.close)
@@ -148,11 +146,7 @@ class MujocoCamera:
             mujoco.mj_comPos(self.model, self.data)
             mujoco.mj_camlight(self.model, self.data)
             self._renderer.update_scene(self.data, camera=self.camera)
-            drawn = self._renderer.render()
-            if self.published:
-                frames[b] = reduced(drawn, size)
-            else:
-                cv2.resize(drawn, (size, size), frames[b], interpolation=cv2.INTER_AREA)
+            cv2.resize(self._renderer.render(), (size, size), frames[b], interpolation=cv2.INTER_AREA)
         return frames
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
+from lrc_jepa.envs.appearance import PUBLISHED_SIDE
 from lrc_jepa.envs.base import BaseTask, Handle, Mover, World
 from lrc_jepa.envs.mujoco_drawing import (
     Look,
@@ -150,7 +151,8 @@ class Reacher(BaseTask, name="reacher", states=4, actions=2, factors=FACTORS):
     def render(self, size: int) -> NDArray[np.uint8]:
         """Frames (B,size,size,3)."""
         if self.appearance.kind == "published":
-            return published_camera().draw(size, self._state[:, :2])
+            drawn = published_camera().draw(PUBLISHED_SIDE, self._state[:, :2])
+            return self.appearance.reduced(drawn, size)
         return draw_dressed(camera(), LOOK, self.appearance, self.factors, size, self._state[:, :2])
 
     def distance(self) -> Array:

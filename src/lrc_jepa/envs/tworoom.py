@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
-from lrc_jepa.envs.appearance import BACKGROUND_AND_LIGHT, Appearance, shading, to_bytes
+from lrc_jepa.envs.appearance import BACKGROUND_AND_LIGHT, PUBLISHED_SIDE, Appearance, shading, to_bytes
 from lrc_jepa.envs.base import BaseTask, Handle, Mover, World
 from lrc_jepa.envs.policies import SmoothWalk
 
@@ -130,6 +130,12 @@ class TwoRoom(BaseTask, name="tworoom", states=2, actions=2, factors=FACTORS):
         return self._scenes[size]
 
     def render(self, size: int) -> NDArray[np.uint8]:
+        """Frames (B,size,size,3)."""
+        if self.appearance.kind == "published":
+            return self.appearance.reduced(self._draw(PUBLISHED_SIDE), size)
+        return self._draw(size)
+
+    def _draw(self, size: int) -> NDArray[np.uint8]:
         """Frames (B,size,size,3): the agent is a Gaussian dot, an outer product of two profiles.
 
         Only the square that the dot covers is computed; the rest is copied from the empty room.

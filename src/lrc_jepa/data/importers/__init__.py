@@ -5,13 +5,14 @@ A format is one module in `formats/` with `sniff(path)` and `open_source(path, c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lrc_jepa.data.budget import memory_limit
 from lrc_jepa.data.importers.base import Source
+from lrc_jepa.data.importers.cameras import open_cameras
 from lrc_jepa.data.importers.convert import Conversion
 from lrc_jepa.data.importers.formats import (
     bridge,
@@ -25,6 +26,7 @@ from lrc_jepa.data.importers.formats import (
     swm_folder,
 )
 from lrc_jepa.data.importers.options import Options
+from lrc_jepa.data.importers.simulated import Recogniser, nobody
 from lrc_jepa.data.storage import RAW, Storage
 from lrc_jepa.data.store import check_target
 from lrc_jepa.data.streaming import StreamWriter, work_folder
@@ -95,28 +97,31 @@ def import_dataset(
     out: Path,
     *,
     format: str = "auto",
-    camera: str | None = None,
+    camera: str | Sequence[str] | None = None,
     overwrite: bool = False,
     resume: bool = False,
     storage: Storage = RAW,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    recognise: Recogniser = nobody,
     **wishes: Any,
 ) -> None:
     """Import a dataset into a new store at `out`; `wishes` are the fields of `Options`, such as size=64.
 
+    Several cameras are joined side by side. `recognise` tells whether a world can simulate the episodes.
     `progress` gets the number of source frames done and in all. An interrupted import leaves its work in
     `<out>.partial`; with `resume` the next one goes on from there, otherwise it starts again. Episodes
     that are left out, too short or damaged, are listed in the store's `meta.json`.
     """
     source, out, options = Path(source), Path(out), Options(**wishes)
+    cameras = [camera] if isinstance(camera, str) else list(camera or ())
     try:
         _check(source, out, format)
         check_target(out, overwrite=overwrite)
         name = detect(source) if format == "auto" else format
         allowed = memory_limit(options.max_memory * 1_000_000)
-        with allowed, FORMATS[name].open_source(source, camera) as opened:
+        with allowed, open_cameras(FORMATS[name].open_source, source, cameras) as opened:
             opened.info = {"format": name, **opened.info}
-            run = Conversion(opened, options, progress)
+            run = Conversion(opened, options, progress, recognise(opened, options))
             run.check_space(out, storage)
             request = {**run.request(), "source": source.name}
             with StreamWriter(out, request, overwrite=overwrite, resume=resume, storage=storage) as writer:

@@ -126,6 +126,11 @@ def inside(root: Path, relative: str, what: str) -> Path:
     return root / pure
 
 
+def cameras_of(pictures: Iterable[str]) -> list[str]:
+    """Columns of pictures that a camera took: stable-worldmodel keeps a picture of the goal beside them."""
+    return [name for name in pictures if name != "goal"]
+
+
 def choose_camera(cameras: Iterable[str], camera: str | None, what: str) -> str:
     """The camera asked for by its name or the last part of it, or the only one there is.
 

@@ -14,15 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
-from lrc_jepa.data.frames import to_square
+from lrc_jepa.data.frames import Crop, to_square
 from lrc_jepa.data.importers.base import Source, json_number, numeric
-from lrc_jepa.data.importers.options import Options
+from lrc_jepa.data.importers.options import NO_WORLD, Options
+from lrc_jepa.data.importers.simulated import Simulated
 from lrc_jepa.data.storage import Storage
 from lrc_jepa.data.streaming import StreamWriter
 from lrc_jepa.errors import BadInput
 
 PIECE = 64  # frames handed to the store at a time
-SHAPING = ("size", "crop", "stride", "min_length", "world")  # options that rows depend on
+SHAPING = ("size", "stride", "min_length")  # options that rows depend on
+IMPORTED = "imported"  # the world of a recording that nothing simulates
 NOTED = ("names", "native", "width", "rate")  # of the first episode; the journal keeps them
 
 
@@ -61,9 +63,9 @@ def blocked_actions(actions: Array, length: int, stride: int) -> NDArray[np.floa
 
 
 def tidy(
-    columns: Mapping[str, Array], names: Mapping[str, str], length: int, stride: int
+    columns: Mapping[str, Array], names: Mapping[str, str], length: int, stride: int, exact: str = ""
 ) -> dict[str, Array]:
-    """An episode's columns as they go into the store."""
+    """An episode's columns as they go into the store; the one named `exact` keeps its precision."""
     made: dict[str, Array] = {}
     for name, values in columns.items():
         if name == "action":
@@ -75,7 +77,7 @@ def tidy(
             values = values.reshape(length, -1)[:, 0].astype(np.float64)
             values = values - values[0]
         with np.errstate(over="ignore", invalid="ignore"):
-            made[names[name]] = values[::stride].astype(np.float32)
+            made[names[name]] = values[::stride].astype(values.dtype if name == exact else np.float32)
     return made
 
 
@@ -88,11 +90,23 @@ def rate_of(times: Array) -> float | None:
     return json_number(round(1 / float(steps[steps < 1.5 * np.median(steps)].mean()), 3))
 
 
+def crop_of(source: Source, options: Options) -> Crop:
+    """How frames become square: as asked for; joined cameras must keep their sides."""
+    return options.crop or ("squash" if "cameras" in source.info else "centre")
+
+
 class Conversion:
     """One run over the episodes of a source."""
 
-    def __init__(self, source: Source, options: Options, progress: Callable[[int, int], None]) -> None:
-        self.source, self.options, self.progress = source, options, progress
+    def __init__(
+        self,
+        source: Source,
+        options: Options,
+        progress: Callable[[int, int], None],
+        known: Simulated | None = None,
+    ) -> None:
+        self.source, self.options, self.progress, self.known = source, options, progress, known
+        self.crop = crop_of(source, options)
         self.count = min(options.episodes or len(source.lengths), len(source.lengths))
         self.total = int(source.lengths[: self.count].sum())
         self.native: list[int] | None = None  # height and width of the source's frames
@@ -122,9 +136,17 @@ class Conversion:
         return {
             **{name: getattr(self.options, name) for name in SHAPING},
             "episodes": self.count,
+            "crop": self.crop,
+            "world": self.world,
             "lengths": lengths,
             "info": {key: str(value) for key, value in self.source.info.items()},
         }
+
+    @property
+    def world(self) -> str:
+        """The world that can simulate the episodes, or `imported`."""
+        said = self.options.world if self.options.world != NO_WORLD else ""
+        return self.known.world if self.known else said or IMPORTED
 
     def _notes(self) -> dict[str, Any]:
         """What an import that is taken up again must know of the episodes before."""
@@ -169,10 +191,12 @@ class Conversion:
         columns = self.source.columns(episode)
         found = {n: v for n, v in columns.items() if numeric(v) is not None}
         self.source.leave_out(*(name for name in columns if name not in found))
+        if self.known:
+            found = {**self.known.derive(found), **{n: v for n, v in found.items() if n != "state"}}
         if "action" not in found:
             raise BadInput(f"episode {episode} has no actions")
         if not self.names:
-            simulated = self.source.simulated or bool(self.options.world)
+            simulated = self.source.simulated or self.world != IMPORTED
             wanted = {**({} if simulated else {"state": "observation_state"}), **self.source.wanted_names}
             self.names = safe_names(list(found), wanted)
             self.options.check_width(math.prod(found["action"].shape[1:]))
@@ -180,7 +204,8 @@ class Conversion:
         unknown = sorted(set(found) - set(self.names))
         if unknown:
             raise BadInput(f"column {unknown[0][:80]} is not in every episode")
-        made = tidy(found, self.names, length, self.options.stride)
+        exact = "state" if self.known else ""
+        made = tidy(found, self.names, length, self.options.stride, exact)
         self.width = made["action"].shape[1]
         return made
 
@@ -194,7 +219,7 @@ class Conversion:
             if seen == length:
                 raise BadInput(f"episode {episode} has more frames than its {length} rows")
             if seen % self.options.stride == 0:
-                squares.append(to_square(frame, self.options.size, self.options.crop))
+                squares.append(to_square(frame, self.options.size, self.crop))
             seen += 1
             if len(squares) == PIECE:
                 written = self._hand_over(writer, squares, columns, written)
@@ -218,18 +243,21 @@ class Conversion:
     def meta(self, name: str, skipped: Mapping[int, str]) -> dict[str, Any]:
         """What `meta.json` says of an imported store."""
         info = dict(self.source.info)
-        rate = self.options.fps or info.pop("frame_rate", None) or self.rate
-        declared = info.pop("action_bounds", None), info.pop("action_change", None)
+        known = self.known
+        rate = self.options.fps or info.pop("frame_rate", None) or (known.frame_rate if known else self.rate)
+        bounds, change = info.pop("action_bounds", None), info.pop("action_change", None)
+        bounds = bounds or (known.bounds if known else None)
         return {
-            "world": self.options.world or "imported",
+            "world": self.world,
+            **(known.meta if known else {}),
             "frame_rate": rate / self.options.stride if rate else None,
-            **self.options.limits(*declared, self.width),
+            **self.options.limits(bounds, change, self.width),
             **self.options.words(self.width),
             "source": {
                 "name": name,
                 **info,
                 "frame_size": self.native,
-                "crop": self.options.crop,
+                "crop": self.crop,
                 "stride": self.options.stride,
                 "columns": self.names,
                 "skipped": {str(number): why for number, why in skipped.items()},

@@ -11,6 +11,7 @@ from lrc_jepa.data.store import NAME
 from lrc_jepa.errors import BadInput
 
 Finite = Annotated[float, Range()]
+NO_WORLD = "none"  # said for --world: do not look for one
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,9 @@ class Options(Checked):
     """Side of the square frames."""
     max_memory: Count = 268
     """Most MB that one packed piece of a file may take in memory, beyond four times its own size."""
-    crop: Crop = "centre"
-    """How frames become square: cut out the middle, pad with black, or squash the longer side."""
+    crop: Crop | None = None
+    """How frames become square: cut out the middle, pad with black, or squash the longer side; left out:
+    centre, and squash where several cameras are joined."""
     stride: Count = 1
     """Keep one of this many frames; the actions between are joined."""
     episodes: Count | None = None
@@ -43,7 +45,8 @@ class Options(Checked):
     action_units: tuple[str, ...] = ()
     """What 1 means in every number of an action, or one unit for each."""
     world: str = ""
-    """The world that can simulate these episodes: a column called state is then its full state."""
+    """The world that can simulate these episodes, checked by replaying them; left out: recognised where
+    stable-worldmodel wrote them; none: do not look."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
-from lrc_jepa.envs.appearance import Appearance
+from lrc_jepa.envs.appearance import PUBLISHED_SIDE, Appearance
 from lrc_jepa.envs.base import BaseTask, Mover, World
 from lrc_jepa.envs.cube import scene
 from lrc_jepa.envs.cube.policies import Expert, Oracle
@@ -143,8 +143,8 @@ def published_camera() -> MujocoCamera:
     return MujocoCamera(scene.publish(*_described()), CAMERA, published=True)
 
 
-def published_frames(states: Array, size: int) -> NDArray[np.uint8]:
-    """Frames (B,size,size,3) of states (B,s).
+def published_frames(states: Array) -> NDArray[np.uint8]:
+    """Frames (B,224,224,3) of states (B,s).
 
     stable-worldmodel draws without asking MuJoCo where things are after the last physics step: what is
     seen is one step old, where velocities came from.
@@ -152,7 +152,7 @@ def published_frames(states: Array, size: int) -> NDArray[np.uint8]:
     place, poses = published_camera(), states[:, :NQ].copy()
     for pose, speed in zip(poses, states[:, NQ : NQ + NV], strict=True):
         mujoco.mj_integratePos(place.model, pose, speed, -DT)
-    return place.draw(size, poses)
+    return place.draw(PUBLISHED_SIDE, poses)
 
 
 def near(states: Array, goals: Array) -> NDArray[np.bool_]:
@@ -207,7 +207,7 @@ class Cube(BaseTask, name="cube", states=STATE_DIM, actions=5, factors=FACTORS):
     def render(self, size: int) -> NDArray[np.uint8]:
         """Frames (B,size,size,3)."""
         if self.appearance.kind == "published":
-            return published_frames(self._state, size)
+            return self.appearance.reduced(published_frames(self._state), size)
         return draw_dressed(camera(), LOOK, self.appearance, self.factors, size, self._state[:, :NQ])
 
     def distance(self) -> Array:

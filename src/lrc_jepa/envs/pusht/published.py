@@ -18,8 +18,7 @@ import pymunk
 from numpy.typing import NDArray
 from pymunk.space_debug_draw_options import SpaceDebugColor as Colour
 
-from lrc_jepa.envs.published import SIDE as PUBLISHED_SIDE
-from lrc_jepa.envs.published import reduced
+from lrc_jepa.envs.appearance import PUBLISHED_SIDE
 from lrc_jepa.envs.pusht.drawing import COLOURS, LIGHTER, MARKER
 from lrc_jepa.envs.pusht.shape import SIDE
 from lrc_jepa.errors import BadInput
@@ -118,6 +117,6 @@ def _draw(space: pymunk.Space) -> NDArray[np.uint8]:
     return np.asarray(cv2.resize(seen, (PUBLISHED_SIDE, PUBLISHED_SIDE)))
 
 
-def published_frames(spaces: Sequence[pymunk.Space], size: int) -> NDArray[np.uint8]:
-    """Frames (B,size,size,3) of B tables."""
-    return np.stack([reduced(_draw(space), size) for space in spaces])
+def published_frames(spaces: Sequence[pymunk.Space]) -> NDArray[np.uint8]:
+    """Frames (B,224,224,3) of B tables."""
+    return np.stack([_draw(space) for space in spaces])

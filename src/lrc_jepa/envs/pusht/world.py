@@ -147,7 +147,7 @@ class PushT(BaseTask, name="pusht", states=STATE_DIM, actions=2, factors=FACTORS
     def render(self, size: int) -> NDArray[np.uint8]:
         """Frames (B,size,size,3)."""
         if self.appearance.kind == "published":
-            return published_frames([board.space for board in self.boards], size)
+            return self.appearance.reduced(published_frames([board.space for board in self.boards]), size)
         if size not in self._painters:
             self._painters[size] = Painter(self.appearance, self.factors, size)
         return self._painters[size].draw(self.state())

@@ -25,6 +25,7 @@ from lrc_jepa.data.importers.base import (
     BOOKKEEPING,
     WIDEST,
     Source,
+    cameras_of,
     checked_lengths,
     choose_camera,
     numeric,
@@ -162,6 +163,17 @@ def row_blocks(dataset: Any, start: int, stop: int, chunk: int) -> Iterator[tupl
         start = end
 
 
+def _columns_of(file: h5py.File, what: str) -> dict[str, h5py.Dataset]:
+    """Columns by name; a name with a slash is a group and what lies in it."""
+    found: dict[str, h5py.Dataset] = {}
+    for name, item in members(file, what).items():
+        inner = (
+            {f"{name}/{n}": d for n, d in members(item, what).items()} if isinstance(item, h5py.Group) else {}
+        )
+        found |= {n: d for n, d in {name: item, **inner}.items() if isinstance(d, h5py.Dataset)}
+    return found
+
+
 class SwmHdf5(Source):
     """stable-worldmodel's single file."""
 
@@ -175,7 +187,7 @@ class SwmHdf5(Source):
             raise
 
     def _open(self, size: int, camera: str | None) -> None:
-        found = {n: d for n, d in members(self.file, self.what).items() if isinstance(d, h5py.Dataset)}
+        found = _columns_of(self.file, self.what)
         for name in ("ep_len", "ep_offset", "action"):
             if name not in found:
                 raise BadInput(f"{self.what} has no {name}, which stable-worldmodel's layout needs")
@@ -190,7 +202,7 @@ class SwmHdf5(Source):
         self.offsets = self._offsets(index["ep_offset"])
         self._check_rows(found, size)
         images = {n for n, d in found.items() if d.shape and is_image(d.shape[1:], d.dtype)}
-        self.camera = choose_camera(images, camera, self.what)
+        self.camera = choose_camera(cameras_of(images), camera, self.what)
         self.pixels = self._column(found[self.camera], size, self.camera)
         self.quantities, left_out = [], []
         for name, dataset in found.items():

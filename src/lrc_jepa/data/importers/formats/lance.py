@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 from lrc_jepa.arrays import Array
 from lrc_jepa.data.budget import ask
 from lrc_jepa.data.importers.arrow import row_bytes, to_array
-from lrc_jepa.data.importers.base import BOOKKEEPING, Source, checked_lengths, choose_camera, need, reading
+from lrc_jepa.data.importers.base import (
+    BOOKKEEPING,
+    Source,
+    cameras_of,
+    checked_lengths,
+    choose_camera,
+    need,
+    reading,
+)
 from lrc_jepa.data.importers.images import decode_image
 from lrc_jepa.data.importers.video import all_frames
 from lrc_jepa.errors import BadInput
@@ -69,7 +77,7 @@ class Lance(Source):
         self.videos: Any = None
         self.video_rows = {} if pictures else self._video_rows(lance, path)
         cameras = pictures or sorted({key for _, key in self.video_rows})
-        self.camera = choose_camera(cameras, camera, self.what)
+        self.camera = choose_camera(cameras_of(cameras), camera, self.what)
         self.info = {"camera": self.camera}
         self.leave_out(*(name for name in cameras if name != self.camera))
         self.widths: dict[str, int] = {}  # bytes of a row, by column of numbers

@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
-from lrc_jepa.data.importers.base import BOOKKEEPING, Source, checked_lengths, choose_camera, numeric
+from lrc_jepa.data.importers.base import (
+    BOOKKEEPING,
+    Source,
+    cameras_of,
+    checked_lengths,
+    choose_camera,
+    numeric,
+)
 from lrc_jepa.data.importers.images import decode_image
 from lrc_jepa.data.importers.video import all_frames
 from lrc_jepa.data.npy import load_npz
@@ -43,7 +50,7 @@ class SwmFolder(Source):
         if not np.array_equal(offsets, self.starts):
             raise BadInput(f"{self.what}: ep_offset does not follow from ep_len")
         cameras = [p.name for p in root.iterdir() if p.is_dir() and not p.name.startswith(".")]
-        self.camera = choose_camera(cameras, camera, self.what)
+        self.camera = choose_camera(cameras_of(cameras), camera, self.what)
         self.in_video = any((root / self.camera).glob("*.mp4"))
         self.info = {"camera": self.camera}
         self.leave_out(*(name for name in cameras if name != self.camera))
