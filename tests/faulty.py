@@ -138,7 +138,7 @@ def small_disk(place: Path, size: int) -> Iterator[Callable[[int], None]]:
     try:
         yield lambda size: mount("-o", f"remount,size={size}")
     finally:
-        subprocess.run(["umount", place], check=True)
+        subprocess.run(["umount", "--lazy", place], check=True)  # maps that are not yet let go of
         place.rmdir()
 
 

@@ -159,7 +159,13 @@ def test_differences_name_every_field():
     assert any(line.startswith("model.context was ContextConfig(") for line in differences(old, other))
 
 
-def test_another_configuration_is_named_when_resuming(store, run, capsys):
-    words = ("train", "tworoom-lrc-debug", "--data", store.path, "--out", run, "--resume")
+def test_another_configuration_is_named_when_resuming(store, varied, run, capsys):
+    def there():
+        return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+    before = there()
+    words = ("train", "tworoom-lrc-debug", "--out", run, "--resume", "--data")
     match = "another configuration (train.lr was 0.001, now 0.5); it cannot be resumed"
-    refused(*words, "--train.lr", "0.5", capsys=capsys, match=match)
+    refused(*words, store.path, "--train.lr", "0.5", capsys=capsys, match=match)
+    refused(*words, varied.path, capsys=capsys, match="was trained on another dataset; it cannot be resumed")
+    assert there() == before  # what the run says of itself and of its data is still true

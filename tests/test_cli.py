@@ -3,6 +3,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -291,8 +292,8 @@ def test_resuming_takes_the_dataset_of_the_run(store, capsys, tmp_path, monkeypa
 
 def test_a_quick_demo_and_then_a_full_one(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "RECIPE", "tworoom-lrc-debug")
-    monkeypatch.setattr(demo, "QUICK", demo.Amount(episodes=8, pairs=2, steps=2, prefix="quick-"))
-    monkeypatch.setattr(demo, "FULL", demo.Amount(episodes=8, pairs=2, steps=0, prefix=""))
+    monkeypatch.setattr(demo, "QUICK", replace(demo.QUICK, episodes=8, pairs=2, steps=2))
+    monkeypatch.setattr(demo, "FULL", replace(demo.FULL, episodes=8, pairs=2))
     monkeypatch.setattr(demo, "LITERAL", "tworoom-lwm-debug")
     for words, recipe, steps in (
         (["--quick"], "tworoom-lrc-debug", 2),
@@ -309,7 +310,7 @@ def test_a_quick_demo_and_then_a_full_one(capsys, tmp_path, monkeypatch):
 
 def test_a_demo_that_was_killed_before_its_first_checkpoint_goes_on(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "RECIPE", "tworoom-lrc-debug")
-    monkeypatch.setattr(demo, "QUICK", demo.Amount(episodes=8, pairs=2, steps=2, prefix="quick-"))
+    monkeypatch.setattr(demo, "QUICK", replace(demo.QUICK, episodes=8, pairs=2, steps=2))
     words = ("demo", "--quick", "--out", tmp_path, "--json")
     assert lrc(*words, capsys=capsys)[0] == 0
     for checkpoint in (tmp_path / "quick-run" / "checkpoints").iterdir():

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,9 @@ def check_training(
 
 
 @contextmanager
-def _timed(run: Run, config: RunConfig) -> Iterator[None]:
-    """Write down how long the block trained, however it ends."""
+def _told(run: Run, config: RunConfig, store: Store) -> Iterator[None]:
+    """Write down what is trained before the block, and how long it took after it, however it ends."""
+    run.describe(config, store.path)
     began = time.perf_counter()
     try:
         yield
@@ -117,11 +119,9 @@ def train(
         with run.writing():
             if overwrite and not resume:
                 run.clear()
-            run.describe(config, store.path)
             watch(Progress(0, pieces.steps))
             if short := pieces.clips.left_out + pieces.health.clips.left_out:
                 text = f"{short} of the episodes are shorter than a clip and are left out"
                 watch(Progress(0, pieces.steps, warning=text))
-            with _timed(run, config):
-                fit(pieces, resume=resume, watch=watch)
+            fit(pieces, resume=resume, watch=watch, around=partial(_told, run, config, store))
     return run

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -47,14 +47,24 @@ def train_step(pieces: Pieces, clip: Clip, step: int) -> dict[str, Tensor]:
     return {**{name: value.detach() for name, value in terms.items()}, "gradient_norm": norm}
 
 
-def fit(pieces: Pieces, *, resume: bool = False, watch: Watcher = lambda progress: None) -> Path:
+def fit(
+    pieces: Pieces,
+    *,
+    resume: bool = False,
+    watch: Watcher = lambda progress: None,
+    around: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Path:
     """Train to the end and return the last checkpoint; on a stop signal, save and raise Interrupted.
 
     Under torchrun every process calls this; rank 0 alone writes, watches and examines, and keeps other
-    commands away from the run's folder.
+    commands away from the run's folder. It enters `around` when it is known that the run can go on: a
+    resumption that is refused has changed nothing.
     """
     with ExitStack() as held, all_alive():
-        return _steps(pieces, start_run(pieces, resume, watch, held), watch)
+        start = start_run(pieces, resume, watch, held)
+        if rank() == 0:
+            held.enter_context(around())
+        return _steps(pieces, start, watch)
 
 
 def _steps(pieces: Pieces, start: int, watch: Watcher) -> Path:
