@@ -23,6 +23,7 @@ from lrc_jepa.models.backbones import original_name, without_weights
 from lrc_jepa.models.slots import align, assignment, pair_costs, reorder
 from lrc_jepa.objectives import Objective
 from lrc_jepa.objectives.sigreg import sigreg
+from lrc_jepa.objectives.squared_error import squared_error
 from lrc_jepa.objectives.terms import TERMS
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.recipes import SYSTEMS, get_recipe, reported_name
@@ -466,3 +467,30 @@ def test_dino_wm_at_256_tokens_imagines_any_number_of_candidates_in_the_memory_i
     two, six, four_at_once = peak(2, 84), peak(6, 84), peak(4, 512)
     assert 2 < two < 84 and abs(six - two) < 1
     assert four_at_once > 1.7 * two
+
+
+@pytest.mark.parametrize("innermost", ["colours", "columns"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_squared_error_of_frames_is_the_plain_formula(innermost, weighted):
+    drawn = torch.Generator().manual_seed(0)
+    shape = (5, 4, 8, 8, 3) if innermost == "colours" else (5, 4, 3, 8, 8)
+    made, truth = (torch.randn(shape, generator=drawn, dtype=torch.float64).float() for _ in range(2))
+    if innermost == "colours":
+        made, truth = made.movedim(-1, 2), truth.movedim(-1, 2)
+    weight = torch.rand(5, 1, 1, 8, 8, generator=drawn) if weighted else torch.ones(1)
+    ours, plain = made.clone().requires_grad_(), made.clone().requires_grad_()
+    value = squared_error(ours, truth, weight if weighted else None)
+    formula = (weight * (plain - truth).square()).mean()
+    (3 * value).backward()
+    (3 * formula).backward()
+    assert float(value) == pytest.approx(float(formula), rel=1e-6)
+    assert torch.allclose(ours.grad, plain.grad, rtol=1e-5, atol=1e-9)
+
+
+def test_moving_weights_are_shares_of_the_variance_over_time():
+    recon, pixels = torch.randn(2, 6, 4, 3, 8, 8, generator=torch.Generator().manual_seed(0)).unbind()
+    change = pixels.var(dim=1, keepdim=True).sum(dim=2, keepdim=True)
+    share = change / change.sum(dim=(3, 4), keepdim=True)
+    expected = (share * (recon - pixels).square()).sum(dim=(3, 4)).mean()
+    found = term("reconstruction_moving", outputs(torch.zeros(6, 4, 1, 3), recon=recon, pixels=pixels))
+    assert float(found) == pytest.approx(float(expected), rel=1e-6)

@@ -12,6 +12,7 @@ from torch import Tensor
 from lrc_jepa.collective import alone
 from lrc_jepa.config import ObjectiveConfig
 from lrc_jepa.objectives.sigreg import sigreg
+from lrc_jepa.objectives.squared_error import squared_error
 from lrc_jepa.objectives.vicreg import context_terms, spread_covariance, spread_hinge, time_hinge
 from lrc_jepa.types import Outputs
 
@@ -108,7 +109,7 @@ def context_within(out: Outputs, config: ObjectiveConfig, generator: torch.Gener
 def reconstruction(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
     """mean (recon - frame)^2 in normalised pixels."""
     assert out.recon is not None and out.pixels is not None
-    return F.mse_loss(out.recon.float(), out.pixels.float())
+    return squared_error(out.recon, out.pixels)
 
 
 def moving_reconstruction(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
@@ -118,11 +119,19 @@ def moving_reconstruction(out: Outputs, config: ObjectiveConfig, generator: torc
     clip in which nothing changes counts 0.
     """
     assert out.recon is not None and out.pixels is not None
-    truth = out.pixels.float()
-    change = truth.var(dim=1, keepdim=True).sum(dim=2, keepdim=True)  # (B, 1, 1, h, w)
-    share = change / change.sum(dim=(3, 4), keepdim=True).clamp_min(1e-8)
-    error = (out.recon.float() - truth).square()
-    return (share * error).sum(dim=(3, 4)).mean()
+    return squared_error(
+        out.recon, out.pixels, _share_of_change(out.pixels.float()) * out.pixels[0, 0, 0].numel()
+    )
+
+
+@torch.no_grad()
+def _share_of_change(frames: Tensor) -> Tensor:
+    """(B,T,3,h,w) -> (B,1,1,h,w), which sums to 1 over the pixels of each clip in which anything changes."""
+    # `var` over an axis that is not the last takes one number at a time: a third of a whole step.
+    apart = frames - frames.mean(dim=1, keepdim=True)
+    change = apart.square_().sum(dim=(1, 2), keepdim=True)  # the variance, but for a factor that cancels
+    floor = 1e-8 * max(1, frames.shape[1] - 1)
+    return change / change.sum(dim=(3, 4), keepdim=True).clamp_min(floor)
 
 
 def inverse(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
