@@ -12,6 +12,7 @@ ROOT = Path(lrc_jepa.__file__).parent
 BASE = {
     "arguments",
     "readout",
+    "shipped",
     "bounds",
     "collective",
     "errors",

@@ -39,6 +39,7 @@ COMMANDS = {
     "serve": "let robots ask a trained run for actions, over a websocket",
     "studio": "open a page in the browser, and see a world model think",
     "results": "what kept runs have reached; keep more of them",
+    "ship": "make a trained run one of the models that come with the library",
     "bench": "measure how fast training, planning and the worlds are here",
     "doctor": "check what is installed here and what it can do",
 }

@@ -25,6 +25,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from lrc_jepa import shipped
 from lrc_jepa.arrays import Frames
 from lrc_jepa.config import PlanConfig, RunConfig
 from lrc_jepa.config_tree import from_dict, to_dict
@@ -62,12 +63,12 @@ class Run:
         device: str = "auto",
         unbounded: bool = False,
     ) -> None:
-        """`path` is the run's folder or one checkpoint of it.
+        """`path` is the run's folder, one checkpoint of it, or the name of a model that comes with the library.
 
         `data` replaces the dataset the run was trained on; rows and pictures go to `out` instead of the
         run's own folder. `unbounded` allows plans of a checkpoint that has no action bounds.
         """
-        self.path = Path(path)
+        self.path = shipped.find(path) or Path(path)
         inside = (self.path / "model.safetensors").is_file() and self.path.parent.name == "checkpoints"
         self.folder = self.path.parent.parent if inside else self.path
         self.out = out or self.folder
@@ -136,10 +137,11 @@ class Run:
         """Folder of the dataset: the one given, or the one the run was trained on."""
         if self._data is not None:
             return self._data
-        if (self.folder / CONFIG).is_file():
-            described = read_json(self.folder / CONFIG, f"run {self.folder}")
-            if "data" in described:
-                return Path(described["data"])
+        for file in (CONFIG, shipped.ORIGIN):
+            if (self.folder / file).is_file():
+                described = read_json(self.folder / file, f"run {self.folder}")
+                if "data" in described:
+                    return Path(described["data"])
         raise BadInput(f"{self.path} does not say which dataset it belongs to; pass --data")
 
     @cached_property
@@ -260,7 +262,7 @@ def open_run(
     unbounded: bool = False,
 ) -> Run:
     """A trained run with the data it is examined on, both loaded and known to fit each other."""
-    run = Run(path, data=data, out=out, device=device, unbounded=unbounded)
+    run = Run(shipped.unpacked(path), data=data, out=out, device=device, unbounded=unbounded)
     check_writable(run.out)
     run.split  # noqa: B018 - loads both
     return run

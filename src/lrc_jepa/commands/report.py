@@ -10,6 +10,7 @@ from lrc_jepa.arguments import Positional, parse
 from lrc_jepa.console import say
 from lrc_jepa.folders import check_writable
 from lrc_jepa.report.page import write_page
+from lrc_jepa.shipped import unpacked
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,6 @@ EXAMPLES = ("lrc report runs/first", "lrc report runs/lrc runs/lwm --theory theo
 def work(args: ReportArgs) -> dict[str, Any]:
     """Write one page."""
     check_writable(args.out)
-    page = write_page(args.runs, args.out, [args.theory] if args.theory else [])
+    page = write_page([unpacked(run) for run in args.runs], args.out, [args.theory] if args.theory else [])
     say(f"report: {page}")
     return {"report": str(page), "runs": [str(run) for run in args.runs]}

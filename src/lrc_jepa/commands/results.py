@@ -14,6 +14,7 @@ from lrc_jepa.console import say, table
 from lrc_jepa.evaluate.kept import append_kept, keep, read_kept, summarize_kept
 from lrc_jepa.folders import check_writable
 from lrc_jepa.recipes import get_recipe, recipe_names
+from lrc_jepa.records import Kept
 from lrc_jepa.report.names import file_name, percent
 from lrc_jepa.run import Run
 from lrc_jepa.training.log import read_metrics
@@ -69,19 +70,16 @@ def changes(config: RunConfig) -> str:
     return ", ".join(f"{name}={now}" for name, (_, now) in changed.items() if name not in told + upkeep)
 
 
+def kept_row(run: Run) -> Kept:
+    """What is kept of one run."""
+    metrics = read_metrics(run.folder / "metrics.jsonl")
+    return keep(run.rows(), metrics, run.store, run.folder, changes(run.config))
+
+
 def keep_runs(runs: Sequence[Path], folder: Path) -> None:
     """Add a row for each run to the kept ones; a row that is there already is not written twice."""
     check_writable(folder)
-    rows = [
-        keep(
-            run.rows(),
-            read_metrics(run.folder / "metrics.jsonl"),
-            run.store,
-            run.folder,
-            changes(run.config),
-        )
-        for run in map(Run, runs)
-    ]
+    rows = [kept_row(Run(run)) for run in runs]
     folder.mkdir(parents=True, exist_ok=True)
     known = read_kept(folder)
     new = [row for row in rows if row not in known]

@@ -16,6 +16,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.files import read_json_list, write_json
 from lrc_jepa.report.run_rows import read_runs
 from lrc_jepa.run import CONFIG, Run
+from lrc_jepa.shipped import unpacked
 from lrc_jepa.studio.opened import Opened
 
 
@@ -130,6 +131,7 @@ def _labels(runs: Sequence[Run]) -> list[str]:
 
 def open_all(paths: Sequence[Path], data: Path | None = None, device: str = "auto") -> Contents:
     """Load runs, checkpoints and datasets; what cannot be used is refused here."""
+    paths = [unpacked(path) for path in paths]
     begun = [path for path in paths if _has_begun(path)]
     for path in begun:
         warn(f"{path} has no checkpoint yet: only its training is shown")
