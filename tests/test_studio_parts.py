@@ -1,6 +1,7 @@
 """The studio's other parts without a browser: streams, imagination, episodes, runs."""
 
 import json
+import shlex
 import shutil
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import torch
 from studio_model import LIMIT, ask, page, served, true_run
 
+from lrc_jepa import cli
 from lrc_jepa.bench import studio as studio_bench
 from lrc_jepa.data.store import Store, StoreWriter
 from lrc_jepa.errors import BadInput
@@ -70,7 +72,7 @@ def test_z_of_one_frame_and_u_of_the_other_are_drawn_together(place):
 def test_readings_come_with_the_truth_and_their_error(place):
     with page(place[1]) as socket:
         told = ask(socket, "streams.open", "streams.walk")
-        frame = next(a for a in told if a["tell"] == "streams.frame")
+        frame = next(a for a in told if a["tell"] == "streams.knows")
         truth = np.array(frame["truth"]["agent_position"])
         z, u = (frame["readings"][stream]["agent_position"] for stream in ("z", "u"))
         assert np.linalg.norm(np.array(z["value"][0]) - truth) < 4 * z["error"] + 1
@@ -224,7 +226,9 @@ def test_episodes_are_shown_scrubbed_and_marked(place, varied):
         for episode, drop in ((3, True), (1, True), (3, False)):
             marked = ask(socket, "episodes.drop", "episodes.marked", episode=episode, drop=drop)[-1]
         assert marked["marked"] == [1] == json.loads(collection.marks_file.read_text())
-        assert str(collection.marks_file) in marked["command"]
+        cli.run(shlex.split(marked["command"])[1:])  # what the page says to type does what it says
+        kept = Store(collection.store.path.with_name("varied-kept"))
+        assert np.array_equal(kept.ep_len, np.delete(varied.ep_len, 1))
         assert (
             "no frame 0 of an episode 999"
             in ask(socket, "episodes.drop", "refused", episode=999, drop=True)[-1]["sentence"]

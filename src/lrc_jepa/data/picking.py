@@ -34,7 +34,10 @@ def parse_episodes(words: Iterable[str], episodes: int, what: str) -> tuple[int,
 
 
 def read_list(path: Path) -> list[str]:
-    """The words of a file of episodes: any number in a line, commas or blanks between, # begins a comment."""
+    """The words of a file of episodes: any number in a line, commas or blanks between, # begins a comment.
+
+    A JSON list, as the studio writes it, is one too.
+    """
     try:
         if path.stat().st_size > MOST_BYTES:
             raise BadInput(f"{path} is too large to be a list of episodes")
@@ -43,7 +46,7 @@ def read_list(path: Path) -> list[str]:
         raise BadInput(
             f"the list {path} cannot be read ({getattr(error, 'strerror', None) or error})"
         ) from None
-    return [word for line in lines for word in re.split(r"[,\s]+", line.partition("#")[0]) if word]
+    return [word for line in lines for word in re.split(r"[,\s\[\]]+", line.partition("#")[0]) if word]
 
 
 def marked(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -10,6 +11,7 @@ from PIL import Image
 
 from lrc_jepa.arrays import Array, Frames
 from lrc_jepa.bounds import Checked, Natural
+from lrc_jepa.data.deployment import robot_facts
 from lrc_jepa.errors import BadInput
 from lrc_jepa.studio.contents import Collection
 from lrc_jepa.studio.messages import Answer, Answers, Nothing, Part, Recorded, film, number, numbers, picture
@@ -72,13 +74,14 @@ class Episodes(Part):
         yield {
             "tell": "episodes.ready",
             "number": asked.number,
-            "names": [one.store.path.name for one in self.collections],
+            "sets": [one.store.path.name for one in self.collections],
             "path": str(store.path),
             "world": store.world,
             "lengths": store.ep_len.tolist(),
             "size": store.image_size,
             "rate": store.meta.get("frame_rate"),
             "dims": store.action.shape[1],
+            "names": list(robot_facts(store).get("action_names", ())),
             "heldout": sorted(self.shown.heldout),
             "model": self.shown.model.label if self.shown.model else None,
             "large": large,
@@ -146,11 +149,21 @@ class Episodes(Part):
         yield {"tell": "episodes.marked", **self._marks()}
 
     def _marks(self) -> Answer:
-        shown = self.shown
+        path, file = self.shown.store.path, self.shown.marks_file
+        words = [
+            "lrc",
+            "data",
+            "drop",
+            path,
+            "--from-file",
+            file,
+            "--out",
+            path.with_name(f"{path.name}-kept"),
+        ]
         return {
-            "marked": sorted(shown.marked),
-            "file": str(shown.marks_file),
-            "command": f"lrc data drop {shown.store.path} --episodes {shown.marks_file}",
+            "marked": sorted(self.shown.marked),
+            "file": str(file),
+            "command": shlex.join(map(str, words)),
         }
 
     def _surprise(self, episode: int) -> Answers:

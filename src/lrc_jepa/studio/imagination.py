@@ -200,6 +200,7 @@ class Imagination(Part):
             **self.model.recordings(),
             "low": numbers(np.asarray(deployment.action_low)),
             "high": numbers(np.asarray(deployment.action_high)),
+            "names": list(deployment.action_names),
             "block": deployment.spec.frameskip,
             "simulated": self.model.world is not None,
             "decodes": self.model.decodes,

@@ -81,17 +81,26 @@ class Streams(Part):
         heldout, lengths = self.model.run.split.heldout, self.model.run.store.ep_len
         for side, episode in (("a", heldout[0]), ("b", heldout[len(heldout) // 2])):
             self._hold(side, int(episode), int(lengths[episode]) // (3 if side == "a" else 2))
-        yield {"tell": "streams.ready", "run": asked.run, **self._facts()}
+        yield {
+            "tell": "streams.ready",
+            "run": asked.run,
+            **self.model.recordings(),
+            "decodes": self.model.decodes,
+        }
         for side in self._held:
             yield self._tell(side)
         yield from self._mixed()
-        yield from self.on_walk(self._walk if self._walk.stream in self.model.directions else Walk())
+        yield {"tell": "streams.walks", "shares": self._shares()}  # what follows needs many frames: a moment
+        for side in self._held:
+            yield self._knows(side)
+        yield from self.on_walk(self._walk if self._walk.stream in self._shares() else Walk())
 
     def on_look(self, asked: Look) -> Answers:
         """A side shows another frame; what is made of both changes with it."""
         self._hold(asked.side, asked.episode, asked.frame)
         yield self._tell(asked.side)
         yield from self._mixed()
+        yield self._knows(asked.side)
         if asked.side == self._walk.side:
             yield from self.on_walk(self._walk)
 
@@ -100,6 +109,7 @@ class Streams(Part):
         self._held = {side: self._held[other] for side, other in (("a", "b"), ("b", "a"))}
         for side in self._held:
             yield self._tell(side)
+            yield self._knows(side)
         yield from self._mixed()
         yield from self.on_walk(self._walk)
 
@@ -134,18 +144,16 @@ class Streams(Part):
         picture_of = np.asarray(self.model.run.store.pixels[row])
         self._held[side] = Held(row, picture_of, self.model.factor(picture_of[None]))
 
-    def _facts(self) -> dict[str, Any]:
-        directions = self.model.directions
-        return {
-            **self.model.recordings(),
-            "decodes": self.model.decodes,
-            "walks": {name: numbers(found.share) for name, found in directions.items()}
+    def _shares(self) -> dict[str, Any]:
+        """Stream -> the share of its variance along each of its directions; none where nothing can be drawn."""
+        return (
+            {name: numbers(found.share) for name, found in self.model.directions.items()}
             if self.model.decodes
-            else {},
-        }
+            else {}
+        )
 
     def _tell(self, side: str) -> Answer:
-        """A frame, what is read from it, and where the streams look."""
+        """A frame, and where the streams look."""
         held, store = self._held[side], self.model.run.store
         episode = int(store.episode_of(np.array([held.row]))[0])
         seen = self.model.run.checkpoint.deployment.see(held.frame[None], self.model.run.device)
@@ -156,9 +164,18 @@ class Streams(Part):
             "episode": episode,
             "frame": held.row - int(store.ep_offset[episode]),
             "picture": picture(held.frame),
-            "truth": {name: numbers(v[0]) for name, v in measured(store, np.array([held.row])).items()},
-            "readings": self._read(held.factors, ["z", "u"]),
             "attention": {name: numbers((m[0] / m[0].max()).cpu().numpy()) for name, m in maps.items()},
+        }
+
+    def _knows(self, side: str) -> Answer:
+        """What each stream says of a frame, beside the truth."""
+        held = self._held[side]
+        truth = measured(self.model.run.store, np.array([held.row]))
+        return {
+            "tell": "streams.knows",
+            "side": side,
+            "truth": {name: numbers(values[0]) for name, values in truth.items()},
+            "readings": self._read(held.factors, ["z", "u"]),
         }
 
     def _read(self, factors: Factors, streams: Sequence[str]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 // Episodes: look through a dataset, scrub, see surprise and findings, mark what is to be dropped.
 
-import { $, make, figure, segments } from "./page.js";
-import { paint, svg, curve } from "./draw.js";
+import { $, make, figure, words, segments } from "./page.js";
+import { paint, curve } from "./draw.js";
 
 const PAGE = 24;
 const WORST = { error: 2, warning: 1, note: 0 };
@@ -35,7 +35,7 @@ export class Episodes {
     this.findings = [];
     const frames = facts.lengths.reduce((a, b) => a + b, 0);
     $(".about", this.section).textContent = `${facts.path} · ${facts.world} · ${facts.lengths.length} episodes, ${frames.toLocaleString("en")} frames of ${facts.size} pixels`;
-    $(".which", this.section).replaceChildren(...(facts.names.length > 1 ? [segments("dataset", Object.fromEntries(facts.names.map((n, i) => [i, n])), String(facts.number), key => this.ask("open", { number: Number(key) }))] : []));
+    $(".which", this.section).replaceChildren(...(facts.sets.length > 1 ? [segments("dataset", Object.fromEntries(facts.sets.map((n, i) => [i, n])), String(facts.number), key => this.ask("open", { number: Number(key) }))] : []));
     $("[data-do=validate]", this.section).hidden = !facts.large;
     this.told_marked(facts);
     this.filter = segments("which episodes", { all: "all", found: "with findings", marked: "to drop" }, this.which, which => { this.which = which; this.first = 0; this.list(); });
@@ -187,7 +187,7 @@ export class Episodes {
     const lines = this.shown.actions.map((values, index) => ({ values, class: `a${index % 6}` }));
     const element = $(".actions", this.section);
     curve(element, lines, { height: 90, upto: Math.max(1, Math.max(...lines.map(l => l.values.length)) - 1) });
-    $(".legend", this.section).replaceChildren(...lines.slice(0, 12).map((l, i) => make("span", { class: l.class }, `action ${i + 1}`)));
+    $(".legend", this.section).replaceChildren(...lines.slice(0, 12).map((l, i) => make("span", { class: l.class }, words(this.facts.names[i] ?? `action ${i + 1}`))));
     this.strip();
     this.cursor();
   }

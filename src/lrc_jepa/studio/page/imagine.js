@@ -1,6 +1,6 @@
 // Imagination: drive the model with the world hidden, then lift the curtain.
 
-import { $, make, figure, words, segments, models, choice, Picker } from "./page.js";
+import { $, make, figure, words, models, choice, Picker } from "./page.js";
 import { paint, svg, points, curve } from "./draw.js";
 
 const ARROWS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [1, -1], ArrowDown: [1, 1] };
@@ -32,7 +32,8 @@ export class Imagine {
     this.pair = 0;
     this.picker = new Picker("start", facts, value => this.ask("begin", value));
     $(".pick", this.section).replaceChildren(this.picker.element);
-    const dims = facts.low.length, pairs = Array.from({ length: Math.ceil(dims / 2) }, (_, i) => `actions ${[2 * i + 1, 2 * i + 2].filter(d => d <= dims).join(" and ")}`);
+    const name = dim => words(facts.names[dim % facts.names.length]), dims = facts.low.length;
+    const pairs = Array.from({ length: Math.ceil(dims / 2) }, (_, i) => [2 * i, 2 * i + 1].filter(d => d < dims).map(d => `${d + 1}: ${name(d)}`).join(" and "));
     $(".pair", this.section).replaceChildren(...(pairs.length > 1 ? [choice("the arrows steer", pairs, pairs[0], name => { this.pair = pairs.indexOf(name); })] : []));
     $(".unknown", this.section).hidden = facts.simulated;
     $(".no-picture", this.section).hidden = facts.decodes;

@@ -4,7 +4,7 @@ import { $, make, figure, words } from "./page.js";
 import { curve, svg } from "./draw.js";
 
 const FIRST = ["total", "prediction", "reconstruction", "reconstruction_moving", "sigreg", "sigreg_within", "context", "effective_rank", "error_true_actions", "error_shuffled_actions"];
-const APART = /^(still_|gradient_[a-z]+\.|episode_chance)/;
+const APART = /^(still_|gradient_[a-z_]+\.|episode_chance)/;
 const LINEAR = /^(r2_|effective_rank|episode_|distance_rank)/;
 const SAID = { total: "objective", gradient_norm: "norm of the gradient", effective_rank: "effective rank of z", episode_z: "episode told from z", episode_u: "episode told from u" };
 

@@ -9,7 +9,7 @@ export class Streams {
   keys = { "← →": "walk", "↑ ↓": "another direction", Z: "walk along z or u", S: "swap the two frames", L: "look with another eye" };
 
   constructor(section, ask, runs) {
-    Object.assign(this, { section, ask, runs, frames: {}, looks: "", walking: { side: "a", stream: "z", component: 0 }, at: 5 });
+    Object.assign(this, { section, ask, runs, frames: {}, knowledge: {}, looks: "", walking: { side: "a", stream: "z", component: 0 }, at: 5 });
     $(".which", section).append(models(runs, 0, run => ask("open", { run })));
   }
 
@@ -17,23 +17,30 @@ export class Streams {
 
   told_ready(facts) {
     this.facts = facts;
+    this.knowledge = {};
     this.looks = "";
     this.pickers = Object.fromEntries(SIDES.map(side => [side, new Picker(`frame ${side}`, facts, value => this.ask("look", { side, ...value }))]));
     for (const side of SIDES) $(`[data-side=${side}] .pick`, this.section).replaceChildren(this.pickers[side].element);
     $(".mix", this.section).hidden = !facts.decodes;
-    $(".walk", this.section).hidden = !facts.decodes || !facts.walks.z;
+    $(".walk", this.section).hidden = !facts.decodes;
     $(".blind", this.section).hidden = facts.decodes;
-    if (facts.decodes && facts.walks.z) this.controls();
+  }
+
+  told_walks({ shares }) {
+    this.shares = shares;
+    $(".walk", this.section).hidden = !shares.z;
+    if (shares.z) this.controls();
   }
 
   told_frame(told) {
     this.frames[told.side] = told;
     this.pickers[told.side].show(told);
     paint($(`[data-side=${told.side}] canvas`, this.section), told.picture);
-    this.knows();
     this.eyes(Object.keys(told.attention));
     this.look();
   }
+
+  told_knows(told) { this.knowledge[told.side] = told; this.knows(); }
 
   told_mixed({ film }) {
     this.section.querySelectorAll(".mix canvas").forEach((canvas, index) => paint(canvas, film.sheet, index, film.frames));
@@ -50,21 +57,21 @@ export class Streams {
     this.stream.press(told.stream);
     this.side.press(told.side);
     this.direction.value = told.component + 1;
-    this.direction.max = this.facts.walks[told.stream].length;
+    this.direction.max = this.shares[told.stream].length;
     $(".walk .share", this.section).textContent = `direction ${told.component + 1} of ${told.stream}: ${Math.round(100 * told.share)}% of its variance`;
     this.step(this.at);
   }
 
   // --- what each stream knows ---
   knows() {
-    const sides = SIDES.filter(side => this.frames[side]), { readings } = this.frames[sides[0]];
+    const sides = SIDES.filter(side => this.knowledge[side]), { readings } = this.knowledge[sides[0]];
     const streams = Object.keys(readings).filter(s => Object.keys(readings[s]).length);
     $(".knowing", this.section).hidden = !streams.length;
     if (!streams.length) return;
     const head = make("tr", {}, make("th", {}, "quantity"), make("th", {}, "true"), ...streams.map(s => make("th", { class: `${s}-word` }, `${s} says`)));
     const said = ({ value, error, r2 }) => make("td", { class: r2 > 0.5 ? "knows" : "", title: `R² ${figure(r2)} on held-out frames` }, vector(value[0]), make("small", {}, ` ± ${figure(error)}`));
     const rows = Object.keys(readings[streams[0]]).flatMap(name => sides.map(side => make("tr", {}, make("td", {}, make("b", {}, side.toUpperCase()), ` ${words(name)}`),
-      make("td", {}, vector(this.frames[side].truth[name] ?? [])), ...streams.map(s => said(this.frames[side].readings[s][name])))));
+      make("td", {}, vector(this.knowledge[side].truth[name] ?? [])), ...streams.map(s => said(this.knowledge[side].readings[s][name])))));
     $(".known", this.section).replaceChildren(head, ...rows);
   }
 
@@ -95,10 +102,10 @@ export class Streams {
   // --- walks ---
   controls() {
     const go = change => this.ask("walk", { ...this.walking, ...change });
-    const streams = Object.fromEntries(Object.keys(this.facts.walks).map(s => [s, s]));
+    const streams = Object.fromEntries(Object.keys(this.shares).map(s => [s, s]));
     this.stream = segments("stream", streams, this.walking.stream, stream => go({ stream, component: 0 }));
     this.side = segments("from", { a: "from A", b: "from B" }, this.walking.side, side => go({ side }));
-    const field = slider("direction", { min: 1, max: this.facts.walks.z.length, value: 1 }, component => go({ component: component - 1 }));
+    const field = slider("direction", { min: 1, max: this.shares.z.length, value: 1 }, component => go({ component: component - 1 }));
     this.direction = $("input", field);
     $("output", field).remove();
     $(".walk .how", this.section).replaceChildren(this.stream, this.side, field);
@@ -123,10 +130,10 @@ export class Streams {
     if (key === "s") { this.ask("swap"); return true; }
     if (key === "l" && this.eye) { const b = [...this.eye.children]; b[(b.findIndex(x => x.dataset.value === this.looks) + 1) % b.length].click(); return true; }
     if (!along) return false;
-    if (key === "z") { const streams = Object.keys(this.facts.walks); this.ask("walk", { ...this.walking, component: 0, stream: streams[(streams.indexOf(this.walking.stream) + 1) % streams.length] }); return true; }
+    if (key === "z") { const streams = Object.keys(this.shares); this.ask("walk", { ...this.walking, component: 0, stream: streams[(streams.indexOf(this.walking.stream) + 1) % streams.length] }); return true; }
     if (key === "arrowleft" || key === "arrowright") { this.step(Math.min(along - 1, Math.max(0, this.at + (key === "arrowright" ? 1 : -1)))); return true; }
     if (key === "arrowup" || key === "arrowdown") {
-      const count = this.facts.walks[this.walking.stream].length, by = key === "arrowdown" ? 1 : -1;
+      const count = this.shares[this.walking.stream].length, by = key === "arrowdown" ? 1 : -1;
       this.ask("walk", { ...this.walking, component: (this.walking.component + by + count) % count });
       return true;
     }
