@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 from studio_browser import SCREENS, chromium, opened, pixels, red_dot, wait_until
 from studio_model import served, true_run
 
@@ -31,7 +32,6 @@ def drag(page, handle, x, y):
 
 def search_well(page):
     """Set the sliders to a search that finds something."""
-    page.locator(".search summary").click()
     for name, value in (("candidates", 60), ("iterations", 8)):
         page.get_by_label(name, exact=True).fill(str(value))
         page.get_by_label(name, exact=True).dispatch_event("change")
@@ -55,13 +55,31 @@ def test_a_goal_is_dragged_and_reached(browser, address, screen):
             page,
             lambda: np.allclose(red_dot(pixels(page, ".block:last-child .dream")), (0.3, 0.75), atol=0.1),
         )
-        assert page.locator(".fan polyline").count() > 20 and page.locator(".path").get_attribute("points")
+        assert page.locator(".fan polyline").count() > 20 and page.locator(".world .path").get_attribute(
+            "points"
+        )
         page.locator("[data-do=end]").click()
         page.locator(".state.reached").wait_for()
         assert np.allclose(red_dot(pixels(page, ".world canvas")), (0.3, 0.75), atol=0.1)
         real = pixels(page, ".block .real:not(.blank)")
         imagined = pixels(page, ".block .dream")
         assert np.allclose(red_dot(real), red_dot(imagined), atol=0.05)  # the true model is right
+
+
+def test_a_goal_may_be_a_recorded_frame_or_a_picture(browser, address, store, tmp_path):
+    with opened(browser, address) as page:
+        page.locator(".block .dream[data-painted]").first.wait_for()
+        page.locator("[data-do=recorded]").click()
+        page.get_by_label("goal: next episode").click()
+        page.get_by_label("goal: frame").fill("20")
+        episode = int(page.locator(".recorded output").first.inner_text().split()[1])
+        seen = store.pixels[store.ep_offset[episode] + 20]
+        wait_until(page, lambda: np.allclose(red_dot(pixels(page, "canvas.goal")), red_dot(seen), atol=0.04))
+        other = store.pixels[store.ep_offset[0] + 40]
+        Image.fromarray(other).save(tmp_path / "goal.png")
+        page.locator("[data-do=picture]").set_input_files(tmp_path / "goal.png")
+        wait_until(page, lambda: np.array_equal(pixels(page, "canvas.goal"), other))
+        page.locator(".handle.goal").wait_for(state="hidden")  # where it is nobody has said
 
 
 def test_keys_and_theme_do_what_they_say(browser, address):

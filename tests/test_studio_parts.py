@@ -340,6 +340,19 @@ def test_a_run_that_has_just_begun_shows_its_training(run, tmp_path):
         assert answers(session.parts["runs"], "open")[0]["runs"][0]["name"] == "new"
 
 
+def test_a_checkpoint_that_was_sent_without_its_data_has_new_episodes(run, tmp_path):
+    """As a shipped one has: nothing but the checkpoint's own folder is there."""
+    sent = shutil.copytree(next((run / "checkpoints").iterdir()), tmp_path / "checkpoints" / "sent")
+    contents = open_all([sent])
+    store = contents.collections[0].store
+    assert store.world == "tworoom" and store.image_size == 32 and store.episodes == 24
+    session = Session(contents)
+    assert list(session.parts) == ["plan", "streams", "imagine", "episodes"]
+    assert [a["tell"] for a in answers(session.parts["plan"], "open")][-1] == "plan.thought"
+    contents.close()
+    assert not store.path.exists()
+
+
 def test_the_parts_are_those_that_a_run_has(run, store):
     model = Opened(true_run(run), "true")
     whole = Contents([model], [Collection(store, model)], [run])

@@ -2,10 +2,12 @@
 
 import json
 import shutil
+import time
 
 import numpy as np
 import pytest
 from studio_browser import SCREENS, chromium, opened, pixels, red_dot, wait_until
+from studio_clicks import click_about, heap
 from studio_model import served, true_run
 
 
@@ -109,3 +111,19 @@ def test_curves_grow_before_ones_eyes(browser, run, data):
         for key, part in zip("1234", ("plan", "streams", "imagine", "episodes"), strict=True):
             page.keyboard.press(key)
             assert page.locator(f"#{part}").is_visible()
+
+
+def test_a_hand_that_clicks_about_finds_no_fault(run, browser, data):
+    """A short version of `python tests/studio_clicks.py RUN --minutes 30`."""
+    with served(true_run(run, data)) as (studio, address):
+        with opened(browser, address) as page:
+            page.locator(".block .dream[data-painted]").first.wait_for()
+            rng = np.random.default_rng(1)
+            click_about(page, rng, 20, pause=30)
+            before = heap(page)
+            click_about(page, rng, 20, pause=30)
+            assert heap(page) < before + 8  # megabytes
+        wait = time.monotonic() + 60
+        while studio.sessions and time.monotonic() < wait:
+            time.sleep(0.05)
+        assert not studio.sessions  # a closed tab frees what it had

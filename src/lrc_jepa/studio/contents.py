@@ -7,17 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from lrc_jepa.console import warn
+from lrc_jepa.console import say, warn
 from lrc_jepa.data.findings import Report
 from lrc_jepa.data.store import Store
 from lrc_jepa.data.validate import validate
+from lrc_jepa.envs import WORLDS
+from lrc_jepa.envs.collect import collect
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import read_json_list, write_json
 from lrc_jepa.report.run_rows import read_runs
 from lrc_jepa.run import CONFIG, Run
 from lrc_jepa.shipped import unpacked
 from lrc_jepa.studio.opened import Opened
+
+EPISODES = 24  # made for a run whose data are not here
 
 
 class Validation:
@@ -100,6 +105,8 @@ class Contents:
     collections: Sequence[Collection] = ()
     folders: Sequence[Path] = ()
     """Of runs, trained or being trained."""
+    made: TemporaryDirectory[str] | None = None
+    """Where episodes lie that were made to be looked at."""
 
     @property
     def title(self) -> str:
@@ -111,6 +118,8 @@ class Contents:
         """End what was begun."""
         for collection in self.collections:
             collection.validation.stop()
+        if self.made is not None:
+            self.made.cleanup()
 
 
 def _is_dataset(path: Path) -> bool:
@@ -119,7 +128,8 @@ def _is_dataset(path: Path) -> bool:
 
 def _has_begun(path: Path) -> bool:
     """Whether it is a run that is being trained and has no checkpoint yet."""
-    return (path / CONFIG).is_file() and not (path / "checkpoints").is_dir()
+    trained = (path / "checkpoints").is_dir() or (path / "model.safetensors").is_file()
+    return (path / CONFIG).is_file() and not trained
 
 
 def _labels(runs: Sequence[Run]) -> list[str]:
@@ -129,14 +139,36 @@ def _labels(runs: Sequence[Run]) -> list[str]:
     return [f"{run.config.system}, step {run.checkpoint.step}" for run in runs]
 
 
+def _has_data(run: Run) -> bool:
+    try:
+        return run.data.is_dir()
+    except BadInput:
+        return False
+
+
+def _with_episodes(path: Path, device: str, folder: Path) -> Run:
+    """A run whose data are not here, as those of a checkpoint that was sent, with new episodes of its world."""
+    run = Run(path, device=device)
+    world = run.checkpoint.provenance["world"]
+    if _has_data(run) or world not in WORLDS:
+        return run
+    say(f"the data of {path} are not here: {EPISODES} new episodes of {world} are made to look at")
+    size, made = run.checkpoint.deployment.spec.image_size, folder / f"{world}-{len([*folder.iterdir()])}"
+    collect(world, made, episodes=EPISODES, size=size)
+    return Run(path, data=made, device=device)
+
+
 def open_all(paths: Sequence[Path], data: Path | None = None, device: str = "auto") -> Contents:
     """Load runs, checkpoints and datasets; what cannot be used is refused here."""
     paths = [unpacked(path) for path in paths]
     begun = [path for path in paths if _has_begun(path)]
     for path in begun:
         warn(f"{path} has no checkpoint yet: only its training is shown")
+    made = TemporaryDirectory(prefix="lrc-studio-")
     runs = [
-        Run(path, data=data, device=device) for path in paths if path not in begun and not _is_dataset(path)
+        Run(path, data=data, device=device) if data else _with_episodes(path, device, Path(made.name))
+        for path in paths
+        if path not in begun and not _is_dataset(path)
     ]
     for run in runs:
         run.split  # noqa: B018 - loads model and data, and sees whether they fit
@@ -148,4 +180,4 @@ def open_all(paths: Sequence[Path], data: Path | None = None, device: str = "aut
         if _is_dataset(path) and path.resolve() not in collections:
             collections[path.resolve()] = Collection(Store(path))
     folders = [run.folder for run in runs if (run.folder / CONFIG).is_file()]
-    return Contents(models, list(collections.values()), [*dict.fromkeys([*folders, *begun])])
+    return Contents(models, list(collections.values()), [*dict.fromkeys([*folders, *begun])], made)
