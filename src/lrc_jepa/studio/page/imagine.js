@@ -37,6 +37,7 @@ export class Imagine {
     $(".pair", this.section).replaceChildren(...(pairs.length > 1 ? [choice("the arrows steer", pairs, pairs[0], name => { this.pair = pairs.indexOf(name); })] : []));
     $(".unknown", this.section).hidden = facts.simulated;
     $(".no-picture", this.section).hidden = facts.decodes;
+    $(".dreamt", this.section).classList.toggle("blind", !facts.decodes);
   }
 
   told_begun(told) {
@@ -45,6 +46,7 @@ export class Imagine {
     this.picker.show(told);
     this.curtain(false);
     paint($(".real canvas", this.section), told.seen);
+    if (!this.facts.decodes) paint($(".dreamt canvas", this.section), told.seen); // the last that it saw
     $("[data-do=replay]", this.section).disabled = !told.more;
     $(".blocks", this.section).replaceChildren();
     this.column(this.steps[0]);

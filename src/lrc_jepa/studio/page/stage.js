@@ -89,7 +89,8 @@ export class Stage {
     paint(canvas, told.block.seen);
     $("span", block.element).textContent = `off by ${figure(told.block.gap)}`;
     paint($(".sees", this.element), told.block.seen);
-    block.element.scrollIntoView({ block: "nearest", inline: "nearest" });
+    const strip = $(".blocks", this.strip), right = block.element.offsetLeft + block.element.offsetWidth - strip.offsetLeft;
+    if (right > strip.scrollLeft + strip.clientWidth) strip.scrollLeft = right - strip.clientWidth; // the page itself stays where it is
   }
 
   look(told) {
