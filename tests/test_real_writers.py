@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from made_formats import episodes
+from PIL import Image
 from test_importers import check_rows
 
 from lrc_jepa.data.importers import detect, import_dataset
 from lrc_jepa.data.store import Store
+from lrc_jepa.errors import BadInput
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -47,3 +51,43 @@ def test_every_row_is_right(name, tmp_path):
         assert store.per_episode["ep_task"].tolist() == ["task 0", "task 1", "task 2"]
     if expected == "minari":
         assert store.meta["action_low"] == [-4.0, -4.0] and store.meta["bounds_from"] == "declared"
+
+
+# fixture -> (path inside, cameras, their sides, column of the state, how far a grey level may be off)
+SEVERAL = {
+    "lerobot-0.4.4-cameras": (".", ("top", "wrist"), (64, 32), "observation_state", 10),
+    "stable-worldmodel-0.1.1-cameras": ("toy.h5", ("front", "side"), (16, 8), "state", 0),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_one_of_several_cameras_or_both_as_one(name, tmp_path):
+    inside, cameras, sides, state, loss = SEVERAL[name]
+    path = unpacked(name, tmp_path) / inside
+    with pytest.raises(BadInput, match="several cameras; choose one"):
+        import_dataset(path, tmp_path / "no")
+    first, second = (episodes(height=side, width=side) for side in sides)
+    pairs = zip(first, second, strict=True)
+    seen = first, [replace(large, pixels=small.pixels) for large, small in pairs]
+    for camera, side, made in zip(cameras, sides, seen, strict=True):
+        import_dataset(path, tmp_path / camera, camera=camera, size=side)
+        check_rows(Store(tmp_path / camera), made, state, loss)
+    import_dataset(path, tmp_path / "both", camera=cameras, size=sides[0])
+    both = Store(tmp_path / "both")
+    joined = [
+        replace(
+            large,
+            pixels=np.stack([beside(*frames) for frames in zip(large.pixels, small.pixels, strict=True)]),
+        )
+        for large, small in zip(*seen, strict=True)
+    ]
+    check_rows(both, joined, state, loss)
+    assert [camera.rpartition(".")[2] for camera in both.meta["source"]["cameras"]] == list(cameras)
+    assert both.meta["source"]["frame_size"] == [sides[0], 2 * sides[0]]
+
+
+def beside(large: np.ndarray, small: np.ndarray) -> np.ndarray:
+    """Both as one square picture, made here in another way: each is squeezed to half its width."""
+    grown = np.asarray(Image.fromarray(small).resize(large.shape[:2], Image.Resampling.BILINEAR))
+    wide = Image.fromarray(np.hstack([large, grown]))
+    return np.asarray(wide.resize(large.shape[:2], Image.Resampling.BILINEAR))

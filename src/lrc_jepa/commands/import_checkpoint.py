@@ -36,7 +36,9 @@ class ImportArgs:
 
 def main(argv: list[str]) -> dict[str, Any]:
     """Map the names, check that every tensor fits, and write a run with one checkpoint."""
-    examples = ("lrc import-checkpoint lewm weights.safetensors --data datasets/pusht-clean --out runs/lewm",)
+    examples = (
+        "lrc import-checkpoint lewm weights.safetensors --data datasets/pusht-published --out runs/lewm",
+    )
     about = "Make a run with one checkpoint from weights trained elsewhere."
     args = parse(ImportArgs, argv, "import-checkpoint", about, examples=examples)
     check_writable(args.out)
