@@ -9,6 +9,7 @@ They are no column of the store: its hash, and with it every manifest, stays wha
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 
 from lrc_jepa.arrays import Array
 from lrc_jepa.console import warn
+from lrc_jepa.data.column import Column
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import read_json, whole_file, write_json
@@ -45,13 +47,12 @@ def write_features(
     path.parent.mkdir(exist_ok=True)
     rows = len(store.pixels)
     with whole_file(path) as aside:
-        column = np.lib.format.open_memmap(aside, "w+", np.float16, (rows, *shape))
-        for begin in range(0, rows, batch):
-            frames = channels_first(store.pixels[begin : begin + batch])
-            column[begin : begin + batch] = model.features(frames.to(device)).half().cpu().numpy()
-            watch(min(begin + batch, rows))
-        column.flush()
-        del column
+        # Written, not mapped: a map on a disk that fills up ends the process where a write says so.
+        with closing(Column(aside, np.dtype(np.float16), shape)) as column:
+            for begin in range(0, rows, batch):
+                frames = channels_first(store.pixels[begin : begin + batch])
+                column.append(model.features(frames.to(device)).half().cpu().numpy())
+                watch(min(begin + batch, rows))
         # The word for the old array goes before it does, and the new one's comes after it is there.
         described.unlink(missing_ok=True)
         sync_path(path.parent)
