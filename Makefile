@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS := dev
 
-.PHONY: demo test torture check format clean
+.PHONY: demo test torture check format docs clean
 
 demo: $(VENV)/.core
 	$(BIN)/lrc demo
@@ -23,17 +23,25 @@ check: $(VENV)/.full
 format: $(VENV)/.full
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
+# The site, in build/site; a link that leads nowhere fails it.
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict
+
 # A stamp is older than what it depends on only when something must be installed again.
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/pip install --quiet -c constraints.txt -e .
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[lab]'
 	touch $@
 
 $(VENV)/.full: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'
 	touch $(VENV)/.core $@
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[docs]'
+	touch $@
 
 clean:
 	rm -rf $(VENV) demo

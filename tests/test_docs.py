@@ -8,11 +8,11 @@ import pytest
 from test_help import understood
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OWN_TEST = (
     "python.md",
     "robot.md",
-    *(page.name for page in PAGES if page.name.startswith("add-")),
+    *(page.name for page in PAGES if page.name.startswith("add-") or page.parent.name == "tutorials"),
 )  # pages with a test of their own
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PLACEHOLDER = re.compile(r"\.\.\.|\||\[")

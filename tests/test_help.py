@@ -12,7 +12,7 @@ from test_cli import lrc, refused
 from lrc_jepa import arguments, cli
 
 GROUPS = {
-    "data": ("info", "validate", "import", "export", "features", "masks"),
+    "data": ("info", "show", "validate", "import", "export", "features", "masks"),
     "bench": ("train", "plan", "worlds"),
 }
 LEAVES = [

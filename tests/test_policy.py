@@ -46,7 +46,10 @@ def test_a_policy_reaches_what_lrc_plan_reaches_through_gymnasium(run):
     together = run_actor(
         opened.policy(config), opened.store, manifest, config, spec.frameskip, spec.image_size
     )
-    env, policy = gymnasium.make("lrc/TwoRoom-v0", size=spec.image_size), opened.policy(config)
+    env, policy = (
+        gymnasium.make("lrc_jepa.envs.gym:lrc/TwoRoom-v0", size=spec.image_size),
+        opened.policy(config),
+    )
     states = opened.store.columns["state"]
     for pair in range(len(manifest)):
         start, goal = (rows(opened.store)[pair] for rows in (manifest.start_rows, manifest.goal_rows))

@@ -8,11 +8,12 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from lrc_jepa.data.store import Store
-from lrc_jepa.envs import GYM_IDS, WORLDS, get_world
+from lrc_jepa.envs import WORLDS, get_world
 from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.envs.base import Mover
 from lrc_jepa.envs.collect import collect
 from lrc_jepa.envs.coverage import Coverage
+from lrc_jepa.envs.gym import GYM_IDS
 from lrc_jepa.envs.trial import replay, run_expert
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.manifest import already_solved
@@ -227,7 +228,7 @@ def test_bad_requests_are_refused_in_one_sentence(tmp_path):
 
 
 def test_a_world_whose_package_is_missing_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(WORLDS, "pusht", "lrc_jepa_of_nowhere")
+    monkeypatch.setitem(WORLDS, "pusht", "pymunk.of_nowhere")
     with pytest.raises(BadInput, match=r"lrc-jepa\[envs\]"):
         get_world("pusht")
 

@@ -21,6 +21,7 @@ from lrc_jepa.arguments import HELP
 from lrc_jepa.arguments.standins import stand_ins
 from lrc_jepa.errors import BadInput, Diverged, Interrupted, Terminated
 from lrc_jepa.experiments import EXPERIMENTS
+from lrc_jepa.extras import lacking
 from lrc_jepa.files import finite
 
 COMMANDS = {
@@ -42,6 +43,8 @@ COMMANDS = {
     "ship": "make a trained run one of the models that come with the library",
     "bench": "measure how fast training, planning and the worlds are here",
     "doctor": "check what is installed here and what it can do",
+    "push": "send a trained run or a dataset to a hub, with a card",
+    "pull": "fetch a run or a dataset from a hub",
 }
 
 
@@ -83,6 +86,14 @@ def _command(name: str) -> Callable[[list[str]], Answer]:
     return partial(import_module("lrc_jepa.commands.examine").main, name)
 
 
+def _carry_out(name: str, arguments: list[str]) -> Answer:
+    """Run a command; a package that an extra brings and that is missing is one sentence."""
+    try:
+        return _command(name)(arguments)
+    except ModuleNotFoundError as error:
+        raise lacking(error, f"lrc {name}") or error from None
+
+
 def run(argv: list[str]) -> int:
     """Run a command line and return its exit code; errors propagate."""
     as_json = "--json" in argv
@@ -101,7 +112,7 @@ def run(argv: list[str]) -> int:
         console.on_standard_error() if as_json else nullcontext(),
         stand_ins() if helping else nullcontext(),
     ):
-        result = _command(name)(arguments)
+        result = _carry_out(name, arguments)
     if as_json:
         sys.stdout.write(json.dumps(finite(result), indent=2, sort_keys=True) + "\n")
     return int(result.get("exit_code", 0)) if isinstance(result, dict) else 0

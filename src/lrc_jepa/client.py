@@ -17,6 +17,7 @@ import numpy as np
 
 from lrc_jepa.arrays import Actions, Array, Frames
 from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import need
 from lrc_jepa.wire import LARGEST, pack, unpack_table
 
 PORT = 8000
@@ -41,12 +42,9 @@ class Client:
         self, address: str = f"ws://127.0.0.1:{PORT}", *, token: str | None = None, seconds: float = SECONDS
     ) -> None:
         """Connect; `seconds` is how long an answer may take."""
-        try:
-            from websockets.exceptions import WebSocketException
-            from websockets.sync.client import connect
-        except ModuleNotFoundError:
-            raise BadInput("the client needs websockets: pip install 'lrc-jepa[serve]'") from None
-        self._failures: tuple[type[Exception], ...] = (WebSocketException, OSError, TimeoutError)
+        connect = need("websockets.sync.client", "the client").connect
+        broken = need("websockets.exceptions", "the client").WebSocketException
+        self._failures: tuple[type[Exception], ...] = (broken, OSError, TimeoutError)
         self._address, self._seconds = address, seconds
         headers = {"Authorization": f"Api-Key {token}"} if token else None
         try:

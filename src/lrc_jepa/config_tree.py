@@ -50,6 +50,21 @@ def with_value(config: C, path: str, value: Any, above: str = "") -> C:
     return dataclasses.replace(config, **{name: inner})  # type: ignore[type-var]
 
 
+def with_tree(config: C, tree: dict[str, Any], above: str = "") -> C:
+    """A copy of a config tree with the fields that a tree of plain values names replaced, type-checked.
+
+    A table, such as the weights of an objective, is replaced whole.
+    """
+    for name, value in tree.items():
+        inner = getattr(config, name, None)
+        if dataclasses.is_dataclass(inner) and isinstance(value, dict):
+            below = with_tree(inner, value, f"{above}{name}.")
+            config = dataclasses.replace(config, **{name: below})  # type: ignore[type-var]
+        else:
+            config = with_value(config, name, value, above)
+    return config
+
+
 def _convert(hint: Any, value: Any, where: str) -> Any:
     """A plain value as one of this type, within its bounds."""
     kind = plain_type(hint)

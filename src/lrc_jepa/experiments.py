@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from lrc_jepa.plugins import Table
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -41,18 +43,21 @@ def _shown(name: str) -> Experiment:
     return Experiment(f"lrc_jepa.report.sections.{name}")
 
 
-EXPERIMENTS: dict[str, Experiment] = {
-    "plan": _own("plan", "reach image goals with a trained model, beside reference policies"),
-    "explain": _shown("explain"),
-    "compare_planners": _shown("compare_planners"),
-    "imagine": _own("imagine", "imagine along recorded actions, and compare with what was recorded"),
-    "recover": _own("recover", "rank demonstrated actions among others, without a simulator"),
-    "probe": _own("probe", "read physical quantities from z and u"),
-    "intervene": _own("intervene", "shuffle, swap or walk along the two streams, and look"),
-    "stress": _own("stress", "plan with a smaller latent or disturbed pictures"),
-    "speed": _own("speed"),
-    "ablate": _shown("ablate"),
-    "nuisance": _shown("nuisance"),
-    "theory": _shown("theory"),
-    "kept": _shown("kept"),
-}
+EXPERIMENTS: Table[Experiment] = Table(
+    "experiments",
+    {
+        "plan": _own("plan", "reach image goals with a trained model, beside reference policies"),
+        "explain": _shown("explain"),
+        "compare_planners": _shown("compare_planners"),
+        "imagine": _own("imagine", "imagine along recorded actions, and compare with what was recorded"),
+        "recover": _own("recover", "rank demonstrated actions among others, without a simulator"),
+        "probe": _own("probe", "read physical quantities from z and u"),
+        "intervene": _own("intervene", "shuffle, swap or walk along the two streams, and look"),
+        "stress": _own("stress", "plan with a smaller latent or disturbed pictures"),
+        "speed": _own("speed"),
+        "ablate": _shown("ablate"),
+        "nuisance": _shown("nuisance"),
+        "theory": _shown("theory"),
+        "kept": _shown("kept"),
+    },
+)

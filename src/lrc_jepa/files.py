@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import need
 from lrc_jepa.folders import discard, name_aside, settle, sync_path
 from lrc_jepa.locks import hold
 
@@ -77,6 +78,20 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     value = _read_json(path, what)
     if not isinstance(value, dict):
         raise BadInput(f"{what}: {path} does not hold a JSON object")
+    return value
+
+
+def read_tree(path: Path, what: str) -> dict[str, Any]:
+    """Read a JSON object, or the same in YAML where the file's name ends so."""
+    if path.suffix not in (".yaml", ".yml"):
+        return read_json(path, what)
+    yaml = need("yaml", "a file in YAML")
+    try:
+        value = yaml.safe_load(path.read_text())
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise BadInput(f"{what}: {path} cannot be read ({' '.join(str(error).split())})") from None
+    if not isinstance(value, dict):
+        raise BadInput(f"{what}: {path} does not hold names with values")
     return value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -17,6 +17,7 @@ from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import with_value
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import pick_device
+from lrc_jepa.hub import fetch, on_hub, read_address
 from lrc_jepa.plan.planners import check_planning
 from lrc_jepa.plan.problem import Box
 from lrc_jepa.recipes import ANY_ACTIONS, get_recipe, reported_name
@@ -27,11 +28,12 @@ from lrc_jepa.training.checkpoint import list_checkpoints
 from lrc_jepa.training.distributed import check_shares, team, wait_for_all
 from lrc_jepa.training.loop import fit
 from lrc_jepa.training.progress import Progress, Watcher
+from lrc_jepa.training.trackers import check_trackers, tracking
 
 
 def open_dataset(path: Path | str) -> Store:
-    """A dataset, checked; its columns are memory maps."""
-    return Store(path)
+    """A dataset, checked; its columns are memory maps. hf://datasets/owner/name is fetched from a hub."""
+    return Store(fetch(read_address(str(path))) if on_hub(path) else path)
 
 
 def recipe(name: str, changes: Mapping[str, Any] | None = None) -> RunConfig:
@@ -100,15 +102,18 @@ def train(
     overwrite: bool = False,
     device: str = "auto",
     watch: Watcher = lambda progress: None,
+    track: Sequence[str] = (),
 ) -> Run:
     """Train a configuration, or the recipe of this name, on a dataset; `out` is runs/RECIPE where left out.
 
     `watch` is told of losses, health and warnings on the way. An interrupted run goes on with `resume`, to
-    the same numbers. Under torchrun every process calls this.
+    the same numbers. Under torchrun every process calls this. `track` names services that losses and health
+    are sent to besides: wandb, mlflow, trackio.
     """
     config = get_recipe(config) if isinstance(config, str) else config
     store = data if isinstance(data, Store) else Store(data)
     run = Run(out or Path("runs") / config.recipe, device=device)
+    check_trackers(track)
     config = check_training(config, store, run, resume=resume, overwrite=overwrite)
     with team(pick_device(device)) as place:
         pieces = assemble(config, store, run.folder, place)
@@ -123,5 +128,6 @@ def train(
             if short := pieces.clips.left_out + pieces.health.clips.left_out:
                 text = f"{short} of the episodes are shorter than a clip and are left out"
                 watch(Progress(0, pieces.steps, warning=text))
-            fit(pieces, resume=resume, watch=watch, around=partial(_told, run, config, store))
+            with tracking(track, run.folder, config, watch) as told:
+                fit(pieces, resume=resume, watch=told, around=partial(_told, run, config, store))
     return run

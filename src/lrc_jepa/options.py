@@ -10,12 +10,14 @@ import typing
 from typing import Annotated, Any, TypeVar
 
 T = TypeVar("T")
-POSITIONAL, UNPREFIXED = "positional", "unprefixed"
+POSITIONAL, UNPREFIXED, DECISIVE = "positional", "unprefixed", "decisive"
 
 Positional = Annotated[T, POSITIONAL]
 """A field that is given by its place among the words, not by an option."""
 Unprefixed = Annotated[T, UNPREFIXED]
 """A nested dataclass whose fields are options without the name of the field before them."""
+Decisive = Annotated[T, DECISIVE]
+"""An option that, as positionals do, chooses the values which the other options change."""
 
 
 def texts_of(kind: type[Any]) -> dict[str, str]:

@@ -57,3 +57,17 @@ def effective_rank(features: Array) -> float:
     share = eigen / max(eigen.sum(), 1e-30)
     share = share[share > 1e-12]
     return float(np.exp(-(share * np.log(share)).sum())) if len(share) else 0.0
+
+
+def _ranks(values: Array) -> Array:
+    """Place of each value in order, from 0; equal ones share the mean of theirs."""
+    _, group, count = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(count)
+    return np.asarray((last - (count + 1) / 2)[group])
+
+
+def rank_correlation(a: Array, b: Array) -> float:
+    """Spearman's: Pearson's correlation of the ranks of a (n,) and b (n,); nan where either does not vary."""
+    x, y = (ranks - ranks.mean() for ranks in (_ranks(a), _ranks(b)))
+    size = float(np.sqrt((x @ x) * (y @ y)))
+    return float(x @ y) / size if size else float("nan")

@@ -28,6 +28,7 @@ from lrc_jepa.config import (
 from lrc_jepa.envs import WORLDS, get_world
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models.backbones import BackboneName, is_original, original_name
+from lrc_jepa.plugins import Table
 
 
 @dataclass(frozen=True)
@@ -327,27 +328,30 @@ def _extended(system: Callable[[RunConfig], RunConfig], *extensions: str) -> Cal
     return build
 
 
-SYSTEMS: dict[str, Callable[[RunConfig], RunConfig]] = {
-    "lrc": _lrc,
-    "lrc+idm": _extended(_lrc, "idm"),
-    "lrc+moving": _extended(_lrc, "moving"),
-    "lrc+within": _extended(_lrc, "within"),
-    "lrc+split": _extended(_lrc, *SPLIT, "moving", "apart"),
-    "lwm+idm": _extended(_lwm, "idm"),
-    "lwm+within": _extended(_lwm, "within"),
-    "lwm+within+idm": _extended(_lwm, "within", "idm"),
-    "lwm+within+slow": _extended(_lwm, "within", "slow"),
-    "lwm+slow+idm": _extended(_lwm, "slow", "idm"),
-    "lwm+split": _extended(_lwm, *SPLIT),
-    "lrc-z": _lrc_z,
-    "lwm": _lwm,
-    "lwm-0.05": _lwm_matched,
-    "pldm": _pldm,
-    "dino-wm": _dino_wm,
-    "vjepa2-gap-ac": _gap_ac,
-    "c-jepa": _c_jepa,
-    "eb-jepa": _eb_jepa,
-}
+SYSTEMS: Table[Callable[[RunConfig], RunConfig]] = Table(
+    "systems",
+    {
+        "lrc": _lrc,
+        "lrc+idm": _extended(_lrc, "idm"),
+        "lrc+moving": _extended(_lrc, "moving"),
+        "lrc+within": _extended(_lrc, "within"),
+        "lrc+split": _extended(_lrc, *SPLIT, "moving", "apart"),
+        "lwm+idm": _extended(_lwm, "idm"),
+        "lwm+within": _extended(_lwm, "within"),
+        "lwm+within+idm": _extended(_lwm, "within", "idm"),
+        "lwm+within+slow": _extended(_lwm, "within", "slow"),
+        "lwm+slow+idm": _extended(_lwm, "slow", "idm"),
+        "lwm+split": _extended(_lwm, *SPLIT),
+        "lrc-z": _lrc_z,
+        "lwm": _lwm,
+        "lwm-0.05": _lwm_matched,
+        "pldm": _pldm,
+        "dino-wm": _dino_wm,
+        "vjepa2-gap-ac": _gap_ac,
+        "c-jepa": _c_jepa,
+        "eb-jepa": _eb_jepa,
+    },
+)
 
 
 def reported_name(config: RunConfig, recipe: RunConfig) -> str:

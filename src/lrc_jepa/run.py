@@ -3,6 +3,7 @@
 config.json      what the run is and which dataset it belongs to
 checkpoints/     one folder per saved step
 metrics.jsonl    losses and health along training; tensorboard/ shows the same
+tracking.json    which services they were sent to besides, and how far; wandb/ is that service's own
 results.jsonl    one row per measured thing, only ever appended
 manifest*.json   the start-goal pairs of the last planning, one file for each repetition
 films/, explain/, pictures/, bench/   what evaluations drew
@@ -36,6 +37,7 @@ from lrc_jepa.device import device_of, pick_device
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import digest, read_json, write_json
 from lrc_jepa.folders import check_writable, discard, name_aside
+from lrc_jepa.hub import fetch, on_hub, read_address
 from lrc_jepa.locks import lock
 from lrc_jepa.models.base import Model
 from lrc_jepa.plan.goals import ReadoutGoal
@@ -45,8 +47,8 @@ from lrc_jepa.rows import Row, append_rows, read_rows
 from lrc_jepa.training.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
 
 CONFIG, RESULTS = "config.json", "results.jsonl"
-FOLDERS = ("checkpoints", "tensorboard", "films", "explain", "pictures", "bench")
-FILES = (CONFIG, "metrics.jsonl", RESULTS)
+FOLDERS = ("checkpoints", "tensorboard", "films", "explain", "pictures", "bench", "wandb")
+FILES = (CONFIG, "metrics.jsonl", "tracking.json", RESULTS)
 PAIRS = "manifest*.json"
 ENCODED = 128  # frames encoded at a time
 
@@ -247,7 +249,12 @@ class Run:
 
 
 def load(path: Path | str, *, device: str = "auto", unbounded: bool = False) -> Run:
-    """Open a trained run or checkpoint and load its weights; what cannot be used is refused here."""
+    """Open a trained run or checkpoint and load its weights; what cannot be used is refused here.
+
+    An address such as hf://owner/name is fetched first, or found in the hub's cache.
+    """
+    if on_hub(path):
+        path = fetch(read_address(str(path)))
     run = Run(path, device=device, unbounded=unbounded)
     run.checkpoint  # noqa: B018 - loads
     return run

@@ -20,7 +20,8 @@ from typing import Annotated, Any, TypeVar
 from lrc_jepa.bounds import check, hints_of, plain_type
 from lrc_jepa.console import say
 from lrc_jepa.errors import BadInput
-from lrc_jepa.options import POSITIONAL, UNPREFIXED
+from lrc_jepa.options import DECISIVE, POSITIONAL, UNPREFIXED
+from lrc_jepa.options import Decisive as Decisive
 from lrc_jepa.options import Positional as Positional
 from lrc_jepa.options import Unprefixed as Unprefixed
 
@@ -40,6 +41,8 @@ class Option:
     owner: type[Any]
     """The dataclass it is a field of."""
     positional: bool = False
+    decisive: bool = False
+    """Whether its first word is told to whoever makes the defaults."""
 
     @property
     def plain(self) -> Any:
@@ -63,9 +66,10 @@ def options_of(kind: type[Any], prefix: str = "", path: tuple[str, ...] = ()) ->
             yield from options_of(typing.cast(type[Any], plain), inner, here)
         elif POSITIONAL in marks:
             word = name.removesuffix("s") if typing.get_origin(plain) is tuple else name
-            yield Option(here, word.upper(), hint, kind, positional=True)
+            yield Option(here, word.upper(), hint, kind, positional=True, decisive=True)
         else:
-            yield Option(here, f"--{prefix}{name}".replace("_", "-"), hint, kind)
+            decisive = DECISIVE in marks
+            yield Option(here, f"--{prefix}{name}".replace("_", "-"), hint, kind, decisive=decisive)
 
 
 def parse(
@@ -79,12 +83,12 @@ def parse(
     """Read `argv` into the dataclass `kind`.
 
     `default` is the value that options change, or a function that makes it from the first word of each
-    positional: what it is asked for may be missing, where only help is wanted.
+    positional and decisive option: what it is asked for may be missing, where only help is wanted.
     """
     options, command = list(options_of(kind)), f"lrc {prog}"
     shown = [word for word in argv if word in HELP]
     values = sort_words([word for word in argv if word not in HELP], options, command)
-    words = {o.path[-1]: values[o.name][0] for o in options if o.positional and o.name in values}
+    words = {o.path[-1]: values[o.name][0] for o in options if o.decisive and o.name in values}
     borrowed = callable(default)
     if callable(default):
         default = default(words)

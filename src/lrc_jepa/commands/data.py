@@ -16,6 +16,7 @@ from lrc_jepa.commands.data_edit import drop, merge, split, trim
 from lrc_jepa.commands.data_features import features
 from lrc_jepa.commands.data_io import export, import_, validate
 from lrc_jepa.commands.data_masks import masks
+from lrc_jepa.commands.data_show import show
 from lrc_jepa.console import table
 from lrc_jepa.data.deployment import robot_facts
 from lrc_jepa.data.limits import ActionLimits, leaving_rows
@@ -116,6 +117,7 @@ VERBS = {
     "split": split,
     "features": features,
     "masks": masks,
+    "show": show,
 }
 
 

@@ -8,7 +8,7 @@ import platform
 import shutil
 import time
 from dataclasses import dataclass
-from importlib import metadata, util
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from lrc_jepa import __version__
 from lrc_jepa.arguments import parse
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import table
+from lrc_jepa.extras import PACKAGES, here, install
 from lrc_jepa.models import build_model
 from lrc_jepa.models.base import Model
 from lrc_jepa.plan.cem import cem
@@ -25,17 +26,8 @@ from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.plan.problem import Box, Problem, episode_generators
 from lrc_jepa.recipes import get_recipe
 
-PACKAGES = ("torch", "numpy", "safetensors", "rich", "gymnasium", "scipy", "matplotlib", "jinja2")
-OPTIONAL: dict[str, tuple[str, str]] = {
-    "pymunk": ("Push-T", "pip install 'lrc-jepa[envs]'"),
-    "dm_control": ("Reacher", "pip install 'lrc-jepa[envs]'"),
-    "ogbench": ("Cube", "pip install 'lrc-jepa[envs]'"),
-    "pyarrow": ("LeRobot datasets", "pip install 'lrc-jepa[lerobot]'"),
-    "lance": ("Lance datasets", "pip install 'lrc-jepa[lance]'"),
-    "zarr": ("zarr datasets", "pip install 'lrc-jepa[zarr]'"),
-    "transformers": ("DINOv2 and V-JEPA2", "pip install 'lrc-jepa[pretrained]'"),
-}
-"""Importable module -> what it is for, and the command that installs it."""
+CORE = ("torch", "numpy", "safetensors", "rich", "pillow")
+CPU_BUILD = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 LEAST_DISK = 5e9  # bytes a micro experiment may want
 
 
@@ -55,20 +47,36 @@ class Finding:
 
 def _packages() -> list[Finding]:
     found = [Finding("lrc-jepa", __version__), Finding("python", platform.python_version())]
-    found += [Finding(name, metadata.version(name)) for name in PACKAGES]
-    for module, (purpose, remedy) in OPTIONAL.items():
-        here = util.find_spec(module) is not None
+    found += [Finding(name, metadata.version(name)) for name in CORE]
+    for module, package in PACKAGES.items():
+        name = f"{module} ({package.serves})"
         found.append(
-            Finding(f"{module} ({purpose})", "installed" if here else "missing", "" if here else remedy)
+            Finding(name, "installed") if here(module) else Finding(name, "missing", install(module))
         )
     return found
+
+
+def route(driver: bool, built_for: str | None) -> Finding:
+    """Whether torch is built for what is here: an NVIDIA driver or none, and the CUDA that torch is built for."""
+    if driver and built_for:
+        return Finding("torch build", f"CUDA {built_for}, and a driver is here")
+    if driver:
+        remedy = "pip install --force-reinstall torch (the build of your CUDA: pytorch.org)"
+        return Finding("torch build", "CPU, though an NVIDIA driver is here", remedy)
+    if built_for:
+        return Finding(
+            "torch build", f"CUDA {built_for}, and no driver is here", f"{CPU_BUILD} saves gigabytes"
+        )
+    return Finding("torch build", "CPU, and no NVIDIA driver is here")
 
 
 def _machine() -> list[Finding]:
     free = shutil.disk_usage(Path.cwd()).free
     device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none: the CPU is used"
     little = "" if free > LEAST_DISK else "free some space, or work in another folder"
+    driver = shutil.which("nvidia-smi") is not None or Path("/proc/driver/nvidia/version").exists()
     return [
+        route(driver, torch.version.cuda),
         Finding("CPU cores, torch threads", f"{os.cpu_count()}, {torch.get_num_threads()}"),
         Finding("GPU", device),
         Finding("free disk here", f"{free / 1e9:.1f} GB", little),
@@ -79,9 +87,9 @@ def _gl() -> list[Finding]:
     """Libraries that MuJoCo can draw with when there is no screen."""
     lines = []
     for backend, library, package in (("egl", "EGL", "libegl1"), ("osmesa", "OSMesa", "libosmesa6")):
-        here = ctypes.util.find_library(library) is not None
-        remedy = "" if here else f"apt-get install {package} (only Reacher and Cube need one of the two)"
-        lines.append(Finding(f"GL backend {backend}", "found" if here else "missing", remedy))
+        found = ctypes.util.find_library(library) is not None
+        remedy = "" if found else f"apt-get install {package} (only Reacher and Cube need one of the two)"
+        lines.append(Finding(f"GL backend {backend}", "found" if found else "missing", remedy))
     return lines
 
 

@@ -11,6 +11,7 @@ from lrc_jepa.arguments import parse
 from lrc_jepa.bounds import Range
 from lrc_jepa.console import say
 from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import need
 from lrc_jepa.options import Positional
 
 ABOUT = (
@@ -60,12 +61,8 @@ def default_run() -> Path:
 
 def work(args: StudioArgs) -> dict[str, Any]:
     """Open the runs, say where the page is, and serve it."""
-    try:
-        import starlette  # noqa: F401 - asked for before anything is loaded
-        import uvicorn  # noqa: F401
-        import websockets  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise BadInput(f"the studio needs {error.name}: pip install 'lrc-jepa[studio]'") from None
+    for module in ("starlette", "uvicorn", "websockets"):  # asked for before anything is loaded
+        need(module, "the studio")
     from lrc_jepa.studio.contents import open_all
     from lrc_jepa.studio.server import Studio, address, listen, serve
 

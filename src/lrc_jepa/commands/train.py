@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lrc_jepa.arguments import Positional, parse
+from lrc_jepa.arguments import Decisive, Positional, parse
 from lrc_jepa.bounds import Count
 from lrc_jepa.config import (
     ClipConfig,
@@ -20,27 +21,30 @@ from lrc_jepa.config import (
     RunConfig,
     TrainConfig,
 )
-from lrc_jepa.config_tree import differences
+from lrc_jepa.config_tree import differences, to_dict, with_tree
 from lrc_jepa.console import Bar, progress_bar, say, table, warn
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs import WORLDS
 from lrc_jepa.errors import BadInput
+from lrc_jepa.files import read_tree
 from lrc_jepa.library import check_training, fit_actions, train
 from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.models.backbones import without_weights
 from lrc_jepa.objectives.terms import TERMS
 from lrc_jepa.recipes import SIZES, SYSTEMS, get_recipe, known_worlds, reported_name, setting_of
-from lrc_jepa.run import Run
+from lrc_jepa.run import CONFIG, Run
 from lrc_jepa.training.assemble import count_batches, total_steps
 from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint
 from lrc_jepa.training.distributed import launch, launched, leads
 from lrc_jepa.training.estimate import estimate
 from lrc_jepa.training.progress import Progress, Watcher
+from lrc_jepa.training.trackers import check_trackers
 
 EXAMPLES = (
     "lrc train tworoom-lrc-micro --data datasets/tworoom-clean --out runs/first",
     "lrc train tworoom-lrc-micro --model.context.queries 4 --train.lr 5e-4 --train.seed 1",
     "lrc train bridge-lrc-paper --dry-run",
+    "lrc train --config runs/first --train.seed 1 --out runs/second",
 )
 PARTS = ("clip", "model", "objective", "train", "plan")
 
@@ -50,7 +54,9 @@ class TrainArgs:
     """What to train, on what, and where to."""
 
     recipe: Positional[str]
-    """world-system-size, such as tworoom-lrc-micro."""
+    """world-system-size, such as tworoom-lrc-micro; may be left out where --config names it."""
+    config: Decisive[Path | None] = None
+    """A run, or a file with a configuration or part of one, YAML or JSON; options change what it says."""
     data: Path | None = None
     """Folder of the dataset; left out: datasets/WORLD-clean."""
     out: Path | None = None
@@ -61,8 +67,12 @@ class TrainArgs:
     """Replace a run that is already there."""
     dry_run: bool = False
     """Train nothing: print parameters, steps and an estimate of time and memory."""
+    print_config: bool = False
+    """Train nothing: print the configuration with all that was changed, as --config reads it."""
     device: str = "auto"
     """auto, cpu or cuda."""
+    track: tuple[str, ...] = ()
+    """Services that losses and health are sent to besides: wandb, mlflow, trackio."""
     nproc: Count = 1
     """Processes on this machine that share each batch; the short form of torchrun."""
     clip: ClipConfig = ClipConfig()
@@ -79,7 +89,9 @@ class TrainArgs:
 
     @classmethod
     def of_words(cls, words: dict[str, str]) -> TrainArgs | None:
-        """The arguments that leave the recipe among the words as it is."""
+        """The arguments that leave the recipe or the file among the words as it is."""
+        if "config" in words:
+            return cls.of(read_config(Path(words["config"]), words.get("recipe", "")))
         return cls.of(get_recipe(words["recipe"])) if "recipe" in words else None
 
     def resolve(self) -> RunConfig:
@@ -93,6 +105,23 @@ class TrainArgs:
             if term not in TERMS:
                 raise BadInput(f"there is no term {term!r} to weigh; there is {', '.join(TERMS)}")
         return dataclasses.replace(config, system=reported_name(config, recipe))
+
+
+def read_config(path: Path, recipe: str = "") -> RunConfig:
+    """The configuration of a run, or in a file: a recipe with the fields that the file names changed."""
+    path = path / CONFIG if path.is_dir() else path
+    found = read_tree(path, "the configuration")
+    inner = found.get("config")
+    tree = dict(inner if isinstance(inner, dict) else found)  # a run's own file has more beside it
+    named = {name: tree.pop(name, None) for name in ("recipe", "world", "system", "size", "action_dim")}
+    if recipe and named["recipe"] not in (None, recipe):
+        raise BadInput(f"{path} is a configuration of {named['recipe']}, not of {recipe}")
+    name = recipe or named["recipe"]
+    if not isinstance(name, str):
+        raise BadInput(f"{path} names no recipe: name one, as in lrc train tworoom-lrc-micro --config {path}")
+    if unknown := sorted(set(tree) - set(PARTS)):
+        raise BadInput(f"{path} has unknown keys {unknown}; there is recipe, {', '.join(PARTS)}")
+    return with_tree(get_recipe(name), tree)
 
 
 @contextmanager
@@ -153,7 +182,8 @@ def main(argv: list[str]) -> dict[str, Any]:
         "Every number of a recipe is an option; lrc train RECIPE --help-all shows them with their values."
     )
     args = parse(TrainArgs, argv, "train", about, TrainArgs.of_words, EXAMPLES)
-    if args.nproc > 1 and not args.dry_run and not launched():
+    trains = not (args.dry_run or args.print_config)
+    if args.nproc > 1 and trains and not launched():
         with prepare(args)[2].writing():  # what cannot work is said once, not by every process
             pass
         return launch(["train", *argv], args.nproc)
@@ -164,6 +194,10 @@ def work(args: TrainArgs) -> dict[str, Any]:
     """Train in this process, which may be one of several."""
     if args.dry_run:
         return dry_run(args.resolve(), args.data)
+    if args.print_config:
+        tree = to_dict(args.resolve())
+        say(json.dumps(tree, indent=2))
+        return tree
     config, store, run = prepare(args)
     with training_bar(config) as watch:
         train(
@@ -174,6 +208,7 @@ def work(args: TrainArgs) -> dict[str, Any]:
             overwrite=args.overwrite,
             device=args.device,
             watch=watch,
+            track=args.track,
         )
     checkpoint = list_checkpoints(run.folder)[-1]
     steps = int(checkpoint.name)
@@ -190,6 +225,7 @@ def work(args: TrainArgs) -> dict[str, Any]:
 def prepare(args: TrainArgs) -> tuple[RunConfig, Store, Run]:
     """The configuration, the data and the folder of a run, checked before anything is changed."""
     config = args.resolve()
+    check_trackers(args.track)
     run = Run(args.out or Path("runs") / args.recipe)
     resume, overwrite = args.resume, args.overwrite
     run.check_free(resume=resume, overwrite=overwrite)

@@ -19,14 +19,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import simplejpeg
 
 from lrc_jepa.arrays import Array, Frames
 from lrc_jepa.data.budget import ask
 from lrc_jepa.data.column import Column
 from lrc_jepa.data.npy import map_npy
 from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import later
 from lrc_jepa.files import file_digest
+
+simplejpeg = later("simplejpeg", "a dataset with frames as JPEG")
 
 SHARD = 1 << 26  # bytes: few enough files, and each soon fetched
 OPEN = 64  # shards mapped at a time
@@ -91,8 +93,8 @@ class JpegColumn:
                 f"{self.folder} is shorter than its journal says; start again without --resume"
             ) from None
         self._handle.truncate()
-        for later in sorted(self.folder.glob("*.jpegs"))[len(self._full) + 1 :]:
-            later.unlink()
+        for beyond in sorted(self.folder.glob("*.jpegs"))[len(self._full) + 1 :]:
+            beyond.unlink()
 
     def _rehash(self, most: int) -> None:
         """Hash up to `most` bytes of the shard that was opened."""

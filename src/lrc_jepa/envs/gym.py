@@ -14,6 +14,12 @@ from lrc_jepa.envs.appearance import Appearance, Kind
 from lrc_jepa.errors import BadInput
 
 Frame = NDArray[np.uint8]
+GYM_IDS = {
+    "tworoom": "lrc/TwoRoom-v0",
+    "pusht": "lrc/PushT-v0",
+    "reacher": "lrc/Reacher-v0",
+    "cube": "lrc/Cube-v0",
+}
 
 
 class WorldEnv(gymnasium.Env[Frame, Array]):
@@ -78,3 +84,7 @@ class WorldEnv(gymnasium.Env[Frame, Array]):
     def render(self) -> Frame:  # type: ignore[override]
         """The current frame."""
         return self._frame()
+
+
+for _world, _id in GYM_IDS.items():
+    gymnasium.register(_id, entry_point=WorldEnv, max_episode_steps=100, kwargs={"world": _world})  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from torch.nn import functional
 from lrc_jepa.arrays import Array
 from lrc_jepa.device import device_of
 from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import install
 from lrc_jepa.models.backbones import transformers_library
 from lrc_jepa.pixels import channels_first
 
@@ -123,9 +124,7 @@ def load_sam3(folder: Path, config: Sam3Config, device: torch.device) -> Sam3Seg
     try:
         from transformers.models.sam3.modeling_sam3 import Sam3Model
     except ImportError:
-        raise BadInput(
-            "SAM 3 needs a newer transformers package: pip install 'lrc-jepa[pretrained]'"
-        ) from None
+        raise BadInput(f"SAM 3 needs a newer transformers package: {install('transformers')}") from None
     kind: Any = Sam3Model
     try:
         model, info = kind.from_pretrained(folder, local_files_only=True, output_loading_info=True)

@@ -14,13 +14,17 @@ from lrc_jepa.models.compact import Compact
 from lrc_jepa.models.lrc_jepa import LrcJepa
 from lrc_jepa.models.patches import PatchModel
 from lrc_jepa.models.slots import SlotModel
+from lrc_jepa.plugins import Table
 
-MODELS: dict[str, Callable[[RunConfig], Model]] = {
-    "lrc": LrcJepa,
-    "compact": Compact,
-    "patches": PatchModel,
-    "slots": SlotModel,
-}
+MODELS: Table[Callable[[RunConfig], Model]] = Table(
+    "models",
+    {
+        "lrc": LrcJepa,
+        "compact": Compact,
+        "patches": PatchModel,
+        "slots": SlotModel,
+    },
+)
 
 
 def build_model(config: RunConfig) -> Model:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from lrc_jepa.config import EncoderConfig, RunConfig
 from lrc_jepa.config_tree import from_dict
 from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import need
 from lrc_jepa.files import digest, file_digest, read_json
 from lrc_jepa.models.vit import VisionTransformer
 
@@ -181,12 +182,7 @@ def _forgive_missing(module: nn.Module, keys: Any) -> None:
 
 def transformers_library() -> Any:
     """The transformers package, quiet; or one sentence on how to get it."""
-    try:
-        import transformers
-    except ImportError:
-        raise BadInput(
-            "pretrained backbones need the transformers package: pip install 'lrc-jepa[pretrained]'"
-        ) from None
+    transformers = need("transformers", "a pretrained backbone")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return transformers

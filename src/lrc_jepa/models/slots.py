@@ -11,11 +11,11 @@ from itertools import permutations
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from lrc_jepa.config import PredictorConfig, RunConfig, SlotsConfig
 from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import need
 from lrc_jepa.models.base import Model
 from lrc_jepa.models.blocks import FeedForward, MultiHeadAttention
 from lrc_jepa.types import Clip, Outputs, Spec
@@ -32,7 +32,8 @@ def assignment(costs: Tensor) -> Tensor:
     """The matching with the least sum: costs (B,S,S) -> for each row its column (B,S)."""
     count = costs.shape[-1]
     if count > EXACT:
-        found = np.stack([linear_sum_assignment(c)[1] for c in costs.detach().cpu().numpy()])
+        assign = need("scipy.optimize", "matching more than a few slots").linear_sum_assignment
+        found = np.stack([assign(c)[1] for c in costs.detach().cpu().numpy()])
         return torch.from_numpy(found).to(costs.device)
     orders = torch.tensor(list(permutations(range(count))), device=costs.device)  # (P, S)
     rows = torch.arange(count, device=costs.device)

@@ -14,6 +14,7 @@ from lrc_jepa.config import ObjectiveConfig
 from lrc_jepa.objectives.sigreg import sigreg
 from lrc_jepa.objectives.squared_error import squared_error
 from lrc_jepa.objectives.vicreg import context_terms, spread_covariance, spread_hinge, time_hinge
+from lrc_jepa.plugins import Table
 from lrc_jepa.types import Outputs
 
 
@@ -188,23 +189,26 @@ class Term:
     needs: frozenset[str]
 
 
-TERMS: dict[str, Term] = {
-    "prediction": Term(prediction, frozenset({"z_pred", "z_target"})),
-    "sigreg": Term(gaussianity, frozenset({"z"})),
-    "sigreg_centred": Term(centred_gaussianity, frozenset({"z"})),
-    "sigreg_within": Term(gaussianity_within, frozenset({"z", "episodes"})),
-    "sigreg_episode": Term(gaussianity_of_episodes, frozenset({"z", "episodes"})),
-    "std": Term(std, frozenset({"z"})),
-    "std_time": Term(std_time, frozenset({"z"})),
-    "covariance": Term(covariance, frozenset({"z"})),
-    "temporal": Term(temporal, frozenset({"z"})),
-    "inverse": Term(inverse, frozenset({"action_pred", "actions"})),
-    "context": Term(context, frozenset({"u"})),
-    "context_episode": Term(context_episode, frozenset({"u", "u_far"})),
-    "context_within": Term(context_within, frozenset({"u", "episodes"})),
-    "reconstruction": Term(reconstruction, frozenset({"recon", "pixels"})),
-    "reconstruction_moving": Term(moving_reconstruction, frozenset({"recon", "pixels"})),
-    "features": Term(features, frozenset({"tokens", "tokens_recon"})),
-    "masked": Term(masked, frozenset({"masked_pred", "masked_target"})),
-    "consistency": Term(consistency, frozenset({"z"})),
-}
+TERMS: Table[Term] = Table(
+    "terms",
+    {
+        "prediction": Term(prediction, frozenset({"z_pred", "z_target"})),
+        "sigreg": Term(gaussianity, frozenset({"z"})),
+        "sigreg_centred": Term(centred_gaussianity, frozenset({"z"})),
+        "sigreg_within": Term(gaussianity_within, frozenset({"z", "episodes"})),
+        "sigreg_episode": Term(gaussianity_of_episodes, frozenset({"z", "episodes"})),
+        "std": Term(std, frozenset({"z"})),
+        "std_time": Term(std_time, frozenset({"z"})),
+        "covariance": Term(covariance, frozenset({"z"})),
+        "temporal": Term(temporal, frozenset({"z"})),
+        "inverse": Term(inverse, frozenset({"action_pred", "actions"})),
+        "context": Term(context, frozenset({"u"})),
+        "context_episode": Term(context_episode, frozenset({"u", "u_far"})),
+        "context_within": Term(context_within, frozenset({"u", "episodes"})),
+        "reconstruction": Term(reconstruction, frozenset({"recon", "pixels"})),
+        "reconstruction_moving": Term(moving_reconstruction, frozenset({"recon", "pixels"})),
+        "features": Term(features, frozenset({"tokens", "tokens_recon"})),
+        "masked": Term(masked, frozenset({"masked_pred", "masked_target"})),
+        "consistency": Term(consistency, frozenset({"z"})),
+    },
+)

@@ -16,19 +16,23 @@ from lrc_jepa.plan.gradient import gradient, polished
 from lrc_jepa.plan.mppi import mppi
 from lrc_jepa.plan.problem import Box, Plan, Problem, episode_generators
 from lrc_jepa.plan.shooting import shooting
+from lrc_jepa.plugins import Table
 
 Planner = Callable[[Problem], Plan]
 """A pure function: the same cost, box, config and generators give the same plan."""
 
-PLANNERS: dict[str, Planner] = {
-    "cem": cem.cem,
-    "icem": icem.icem,
-    "mppi": mppi,
-    "shooting": shooting,
-    "gradient": gradient,
-    "cem+gradient": partial(polished, cem.refine),
-    "icem+gradient": partial(polished, icem.refine),
-}
+PLANNERS: Table[Planner] = Table(
+    "planners",
+    {
+        "cem": cem.cem,
+        "icem": icem.icem,
+        "mppi": mppi,
+        "shooting": shooting,
+        "gradient": gradient,
+        "cem+gradient": partial(polished, cem.refine),
+        "icem+gradient": partial(polished, icem.refine),
+    },
+)
 
 
 def solve(problem: Problem) -> Plan:

@@ -23,7 +23,11 @@ MOST_READERS = 4  # threads, unless more are asked for
 
 def free_memory() -> int:
     """Bytes that can still be used here, whether the machine or a container sets the limit."""
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    # Only Linux tells how many pages are free; elsewhere half of all are taken to be.
+    pages = "SC_AVPHYS_PAGES" in os.sysconf_names
+    free = os.sysconf("SC_PAGE_SIZE") * (
+        os.sysconf("SC_AVPHYS_PAGES") if pages else os.sysconf("SC_PHYS_PAGES") // 2
+    )
     meminfo = Path("/proc/meminfo")
     if meminfo.is_file():
         lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.stats import spearmanr
 from torch import Tensor
 
 from lrc_jepa.arrays import Array
@@ -20,7 +19,7 @@ from lrc_jepa.data.store import Store
 from lrc_jepa.device import device_of
 from lrc_jepa.models.base import Model
 from lrc_jepa.objectives.sigreg import GAUSSIAN_FLOOR, sigreg
-from lrc_jepa.readout import Readout, effective_rank, r_squared
+from lrc_jepa.readout import Readout, effective_rank, r_squared, rank_correlation
 from lrc_jepa.training.streams import frame_streams
 
 COLLAPSED_RANK = 1.5  # effective rank below which z is a line or a point
@@ -44,7 +43,7 @@ def _distance_rank(z: Array, truths: dict[str, Array]) -> float:
     state = state / np.maximum(state.std(axis=0), 1e-8)
     order = np.random.default_rng(0).permutation(len(z))
     latent = np.linalg.norm(z - z[order], axis=1)
-    return float(spearmanr(latent, np.linalg.norm(state - state[order], axis=1)).statistic)
+    return rank_correlation(latent, np.linalg.norm(state - state[order], axis=1))
 
 
 def _pick(rng: np.random.Generator, items: Array, count: int) -> Array:

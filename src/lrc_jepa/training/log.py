@@ -1,4 +1,4 @@
-"""Metrics: one JSON line per record, and the same as TensorBoard events."""
+"""Metrics: one JSON line per record, and the same as TensorBoard events where that is installed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lrc_jepa.console import warn
+from lrc_jepa.extras import here
 from lrc_jepa.files import write_bytes
 from lrc_jepa.lines import describe_damage, read_lines, to_line
 
@@ -26,16 +27,18 @@ class MetricsLog:
         self.path = run / "metrics.jsonl"
         kept = [r for r in read_metrics(self.path) if r.get("step", 0) <= from_step]
         write_bytes(self.path, b"".join(to_line(record) for record in kept))
-        self.board = Board(run / "tensorboard", from_step + 1)
+        if here("tensorboard"):
+            self.board = Board(run / "tensorboard", from_step + 1)
 
     def write(self, step: int, kind: str, values: dict[str, Any]) -> None:
         """Record numbers of one kind (train, health) at a step."""
-        if self.path is None or self.board is None:
+        if self.path is None:
             return
         with self.path.open("ab") as handle:
             handle.write(to_line({"step": step, "kind": kind, **values}))
-        numbers = {n: float(v) for n, v in values.items() if isinstance(v, int | float)}
-        self.board.write(step, {f"{kind}/{name}": value for name, value in numbers.items()})
+        if self.board is not None:
+            numbers = {n: float(v) for n, v in values.items() if isinstance(v, int | float)}
+            self.board.write(step, {f"{kind}/{name}": value for name, value in numbers.items()})
 
     def close(self) -> None:
         """Close TensorBoard's file."""

@@ -9,18 +9,19 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import av
 import numpy as np
 
 from lrc_jepa import __version__
 from lrc_jepa.arrays import Array
 from lrc_jepa.data.exporters.naming import Naming
-from lrc_jepa.data.importers.base import need
 from lrc_jepa.data.importers.formats.lerobot import OWN
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import later, need
 from lrc_jepa.files import write_json
 from lrc_jepa.folders import whole_folder
+
+av = later("av", "writing videos")
 
 DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 VIDEO_PATH = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
@@ -129,8 +130,8 @@ class _Export:
     """One run over the episodes of a store."""
 
     def __init__(self, store: Store, root: Path) -> None:
-        self.pa = need("pyarrow", "lerobot", "writing LeRobot datasets")
-        self.pq = need("pyarrow.parquet", "lerobot", "writing LeRobot datasets")
+        self.pa = need("pyarrow", "writing LeRobot datasets")
+        self.pq = need("pyarrow.parquet", "writing LeRobot datasets")
         self.store, self.root = store, root
         self.rate = Fraction(store.meta.get("frame_rate") or DEFAULT_RATE).limit_denominator(1001)
         self.naming = Naming.of(store)
@@ -288,7 +289,7 @@ class _Export:
 
 def export_lerobot(store: Store, out: Path, *, overwrite: bool, progress: Callable[[int, int], None]) -> None:
     """Write the store as a LeRobot v3.0 dataset."""
-    need("pyarrow", "lerobot", "writing LeRobot datasets")
+    need("pyarrow", "writing LeRobot datasets")
     if out.is_dir() and any(out.iterdir()) and not (out / "meta" / "info.json").is_file():
         raise BadInput(f"{out} is not a LeRobot dataset and is not overwritten")
     with whole_folder(out, overwrite=overwrite) as root:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import h5py
 import numpy as np
 
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import later
 from lrc_jepa.files import whole_file
+
+if TYPE_CHECKING:
+    import h5py
+else:
+    h5py = later("h5py", "writing HDF5 files")
 
 ROWS = 256  # written at a time
 

@@ -31,6 +31,7 @@ from lrc_jepa.data.storage import RAW, Storage
 from lrc_jepa.data.store import check_target
 from lrc_jepa.data.streaming import StreamWriter, work_folder
 from lrc_jepa.errors import BadInput
+from lrc_jepa.plugins import Table
 
 
 @dataclass(frozen=True)
@@ -44,28 +45,37 @@ class Format:
 
 
 # In the order in which they are tried: the surest signs first, plain folders last.
-FORMATS: dict[str, Format] = {
-    "lerobot": Format(
-        "LeRobot v2.0, v2.1 and v3.0 (also Bridge-v2's port)", "lerobot", lerobot.sniff, lerobot.open_source
-    ),
-    "minari": Format("a Minari dataset with image observations", "", minari.sniff, minari.open_source),
-    "swm-hdf5": Format("stable-worldmodel's HDF5 file", "", hdf5.sniff, hdf5.open_source),
-    "swm-folder": Format(
-        "stable-worldmodel's folder or video store", "", swm_folder.sniff, swm_folder.open_source
-    ),
-    "lance": Format("stable-worldmodel's Lance table", "lance", lance.sniff, lance.open_source),
-    "dino-wm": Format("DINO-WM's Push-T folder", "", dinowm.sniff, dinowm.open_source),
-    "zarr": Format(
-        "diffusion policy's zarr replay buffer", "zarr", diffusion_policy.sniff, diffusion_policy.open_source
-    ),
-    "videos": Format(
-        "a folder of videos with CSV or NPZ actions", "", folders.sniff_videos, folders.open_videos
-    ),
-    "bridge-raw": Format("Bridge-v2's raw trajectories", "", bridge.sniff, bridge.open_source),
-    "images": Format(
-        "a folder of images with CSV or NPZ actions", "", folders.sniff_images, folders.open_images
-    ),
-}
+FORMATS: Table[Format] = Table(
+    "formats",
+    {
+        "lerobot": Format(
+            "LeRobot v2.0, v2.1 and v3.0 (also Bridge-v2's port)",
+            "lerobot",
+            lerobot.sniff,
+            lerobot.open_source,
+        ),
+        "minari": Format("a Minari dataset with image observations", "", minari.sniff, minari.open_source),
+        "swm-hdf5": Format("stable-worldmodel's HDF5 file", "", hdf5.sniff, hdf5.open_source),
+        "swm-folder": Format(
+            "stable-worldmodel's folder or video store", "", swm_folder.sniff, swm_folder.open_source
+        ),
+        "lance": Format("stable-worldmodel's Lance table", "lance", lance.sniff, lance.open_source),
+        "dino-wm": Format("DINO-WM's Push-T folder", "", dinowm.sniff, dinowm.open_source),
+        "zarr": Format(
+            "diffusion policy's zarr replay buffer",
+            "zarr",
+            diffusion_policy.sniff,
+            diffusion_policy.open_source,
+        ),
+        "videos": Format(
+            "a folder of videos with CSV or NPZ actions", "", folders.sniff_videos, folders.open_videos
+        ),
+        "bridge-raw": Format("Bridge-v2's raw trajectories", "", bridge.sniff, bridge.open_source),
+        "images": Format(
+            "a folder of images with CSV or NPZ actions", "", folders.sniff_images, folders.open_images
+        ),
+    },
+)
 
 
 def detect(source: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import re
 from abc import ABC, abstractmethod
@@ -96,17 +95,6 @@ def read_described(path: Path, what: str) -> dict[str, Any]:
         size = path.stat().st_size
         ask(JSON_GROWS * size, size, f"{what}: {path.name}")
     return read_json(path, what)
-
-
-def need(module: str, extra: str, purpose: str) -> Any:
-    """Import an optional package, or say which extra brings it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        package = module.partition(".")[0]
-        raise BadInput(
-            f"{purpose} needs the package {package}; install it with: pip install 'lrc-jepa[{extra}]'"
-        ) from None
 
 
 def inside(root: Path, relative: str, what: str) -> Path:

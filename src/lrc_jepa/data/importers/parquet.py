@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.data.importers.arrow import ask_for, to_array
-from lrc_jepa.data.importers.base import need, reading
+from lrc_jepa.data.importers.base import reading
 from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import need
 
 EPISODE, FRAME = "episode_index", "frame_index"
 
@@ -23,7 +24,7 @@ class EpisodeFile:
     """An opened file; `names` are the columns that are read."""
 
     def __init__(self, path: Path, names: Sequence[str], what: str) -> None:
-        pq = need("pyarrow.parquet", "lerobot", "reading LeRobot datasets")
+        pq = need("pyarrow.parquet", "reading LeRobot datasets")
         self.path, self.names, self.what = path, list(names), what
         with reading(what):
             self.file = pq.ParquetFile(path)

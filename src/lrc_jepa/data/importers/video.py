@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import av
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +15,9 @@ from lrc_jepa.data.budget import ask
 from lrc_jepa.data.importers.base import reading
 from lrc_jepa.data.importers.images import MOST_PIXELS
 from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import later
+
+av = later("av", "reading videos")
 
 Frame = NDArray[np.uint8]
 PER_PIXEL = 30  # bytes: a decoder keeps up to sixteen earlier frames, and the one shown becomes RGB

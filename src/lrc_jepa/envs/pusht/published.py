@@ -21,7 +21,7 @@ from pymunk.space_debug_draw_options import SpaceDebugColor as Colour
 from lrc_jepa.envs.appearance import PUBLISHED_SIDE
 from lrc_jepa.envs.pusht.drawing import COLOURS, LIGHTER, MARKER
 from lrc_jepa.envs.pusht.shape import SIDE
-from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import need
 
 RIM = 2.0  # radius of the line around the block
 INSET = 4.0  # the disc's lighter middle is this much smaller
@@ -32,11 +32,7 @@ os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # it greets on standar
 
 @cache
 def _pygame() -> Any:
-    try:
-        import pygame
-    except ModuleNotFoundError:
-        raise BadInput("the published look of Push-T needs pygame: pip install 'lrc-jepa[envs]'") from None
-    return pygame
+    return need("pygame", "the published look of Push-T")
 
 
 def _pixels(points: Sequence[Point]) -> list[tuple[int, int]]:

@@ -25,13 +25,13 @@ from lrc_jepa.data.importers.base import (
     Source,
     checked_lengths,
     choose_camera,
-    need,
     reading,
 )
 from lrc_jepa.data.importers.formats.hdf5 import FIRST_FRAMES, row_blocks
 from lrc_jepa.data.importers.images import converter, is_image
 from lrc_jepa.data.importers.packed import CHECKS, check_chunk
 from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import need
 
 CHUNK = re.compile(r"(c[/.])?\d+([/.]\d+)*")  # name of a chunk's file below its array
 PACKERS = CHECKS.keys() - {"lz4-hdf5"}  # codecs that pack: at most one, the last
@@ -49,7 +49,7 @@ def _codecs(metadata: Any) -> list[str]:
 
 def _guarded(store: Any, chunks: Mapping[str, tuple[str, int]], what: str) -> Any:
     """A store that hands out nothing unchecked; `chunks` holds each array's packer and chunk size."""
-    storage = need("zarr.storage", "zarr", "reading zarr")
+    storage = need("zarr.storage", "reading zarr")
 
     class Guard(storage.WrapperStore):  # type: ignore[misc, name-defined]
         async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
@@ -72,7 +72,7 @@ class ReplayBuffer(Source):
 
     def __init__(self, path: Path, camera: str | None) -> None:
         self.what, self.path = path.name, path
-        zarr = need("zarr", "zarr", "reading zarr")
+        zarr = need("zarr", "reading zarr")
         self.chunks: dict[str, tuple[str, int]] = {}  # by array: codec that packs, bytes unpacked
         self.stored: dict[str, int] = {}  # by array: bytes in the file
         with reading(self.what):

@@ -12,10 +12,8 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import h5py
-import hdf5plugin  # noqa: F401 (registers Blosc and the other filters)
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,6 +32,12 @@ from lrc_jepa.data.importers.base import (
 from lrc_jepa.data.importers.images import converter, is_image
 from lrc_jepa.data.importers.packed import check_chunk
 from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import later, need
+
+if TYPE_CHECKING:
+    import h5py
+else:
+    h5py = later("h5py", "reading HDF5 files")
 
 CACHE_BYTES = 32 << 20  # of each column that is open
 BLOCK_BYTES = 32 << 20
@@ -57,6 +61,7 @@ def is_hdf5(path: Path) -> bool:
 
 def open_file(path: Path, what: str) -> h5py.File:
     """Open for reading."""
+    need("hdf5plugin", "reading HDF5 files")  # registers Blosc and the other filters
     with reading(what):
         return h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES)
 

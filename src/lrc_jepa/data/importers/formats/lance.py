@@ -22,12 +22,12 @@ from lrc_jepa.data.importers.base import (
     cameras_of,
     checked_lengths,
     choose_camera,
-    need,
     reading,
 )
 from lrc_jepa.data.importers.images import decode_image
 from lrc_jepa.data.importers.video import all_frames
 from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import need
 
 BATCH = 8  # pictures at a time
 PER_ROW = 60  # bytes that finding the episodes takes
@@ -56,8 +56,8 @@ class Lance(Source):
 
     def __init__(self, path: Path, camera: str | None) -> None:
         self.what = path.name
-        lance = need("lance", "lance", "reading Lance tables")
-        self.pa = need("pyarrow", "lance", "reading Lance tables")
+        lance = need("lance", "reading Lance tables")
+        self.pa = need("pyarrow", "reading Lance tables")
         with reading(self.what):
             self.table = lance.dataset(str(path))
             schema = self.table.schema

@@ -28,7 +28,6 @@ from lrc_jepa.data.importers.base import (
     declared_numbers,
     inside,
     json_number,
-    need,
     read_described,
     reading,
 )
@@ -36,6 +35,7 @@ from lrc_jepa.data.importers.images import decode_image
 from lrc_jepa.data.importers.parquet import EpisodeFile
 from lrc_jepa.data.importers.video import frames_at
 from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import need
 
 OWN = "lrc_jepa"  # key of info.json under which our own exports say what LeRobot has no place for
 VERSIONS = ("v2.0", "v2.1", "v3.0")
@@ -87,7 +87,7 @@ class LeRobot(Source):
 
     def __init__(self, root: Path, camera: str | None) -> None:
         self.what = f"LeRobot dataset {root.name}"
-        self.pq = need("pyarrow.parquet", "lerobot", "reading LeRobot datasets")
+        self.pq = need("pyarrow.parquet", "reading LeRobot datasets")
         self.root = root
         self.meta = read_described(root / "meta" / "info.json", self.what)
         self.version = str(self.meta.get("codebase_version"))[:20]

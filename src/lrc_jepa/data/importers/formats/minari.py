@@ -11,9 +11,8 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,6 +37,12 @@ from lrc_jepa.data.importers.formats.hdf5 import (
 from lrc_jepa.data.importers.formats.minari_arrow import STORAGES, MinariArrow
 from lrc_jepa.data.importers.images import converter, decode_image, is_image
 from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import later
+
+if TYPE_CHECKING:
+    import h5py
+else:
+    h5py = later("h5py", "reading HDF5 files")
 
 MAIN = "main_data.hdf5"
 DEEPEST = 8  # levels of nested spaces

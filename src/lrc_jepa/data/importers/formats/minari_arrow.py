@@ -23,13 +23,13 @@ from lrc_jepa.data.importers.base import (
     Source,
     checked_lengths,
     choose_camera,
-    need,
     numeric,
     read_described,
     reading,
 )
 from lrc_jepa.data.importers.images import converter, decode_image, is_image
 from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import need
 
 STORAGES = ("arrow", "parquet")
 DEEPEST = 8  # levels of nested spaces
@@ -54,7 +54,7 @@ def is_compressed(metadata: bytes) -> bool:
 
 def read_arrow(path: Path, what: str) -> Any:
     """An uncompressed Arrow file as a table over the mapped file, which takes no memory of its own."""
-    pa = need("pyarrow", "lerobot", "reading Minari's Arrow storage")
+    pa = need("pyarrow", "reading Minari's Arrow storage")
     with reading(what):
         source = pa.memory_map(str(path))
         if bytes(source.read(8)) != b"ARROW1\0\0":
@@ -72,7 +72,7 @@ def read_arrow(path: Path, what: str) -> Any:
 
 def read_parquet(path: Path, what: str) -> Any:
     """A Parquet file as a table."""
-    pq = need("pyarrow.parquet", "lerobot", "reading Minari's Parquet storage")
+    pq = need("pyarrow.parquet", "reading Minari's Parquet storage")
     with reading(what):
         file = pq.ParquetFile(path)
         names = [name for name in KEPT if name in file.schema_arrow.names]

@@ -1,0 +1,54 @@
+"""`lrc pull`: a run or a dataset from a hub into a folder."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lrc_jepa.arguments import Positional, parse
+from lrc_jepa.console import say
+from lrc_jepa.data.store import Store
+from lrc_jepa.errors import BadInput
+from lrc_jepa.folders import whole_folder
+from lrc_jepa.hub import fetch, read_address
+from lrc_jepa.training.checkpoint import newest_checkpoint, verify
+
+EXAMPLES = (
+    "lrc pull owner/tworoom-lrc",
+    "lrc pull datasets/owner/tworoom-clean --out datasets/tworoom-clean",
+    "lrc pull owner/tworoom-lrc@v1 --out runs/theirs",
+)
+
+
+@dataclass(frozen=True)
+class PullArgs:
+    """What comes from where."""
+
+    what: Positional[str]
+    """owner/name of a run, or datasets/owner/name; @revision may follow."""
+    out: Path | None = None
+    """Folder; left out: runs/NAME or datasets/NAME."""
+    overwrite: bool = False
+    """Replace a folder that is already there."""
+
+
+def main(argv: list[str]) -> dict[str, Any]:
+    """Fetch, check, and give it its name."""
+    about = "Fetch a run or a dataset from a hub; what is damaged is refused. lrc_jepa.load takes hf://owner/name itself."
+    args = parse(PullArgs, argv, "pull", about, examples=EXAMPLES)
+    address = read_address(args.what)
+    dataset = address.kind == "dataset"
+    out = args.out or Path("datasets" if dataset else "runs") / address.name.rpartition("/")[2]
+    if out.exists() and not args.overwrite:
+        raise BadInput(f"{out} is there already; pass --overwrite to replace it")
+    found = fetch(address)
+    if dataset:
+        Store(found)
+    else:
+        verify(newest_checkpoint(found))
+    with whole_folder(out, overwrite=args.overwrite) as folder:
+        shutil.copytree(found, folder, dirs_exist_ok=True)  # the cache is made of links; these are files
+    say(f"{address} is at {out}")
+    return {"address": str(address), "out": str(out)}

@@ -1,0 +1,110 @@
+"""`lrc push`: a trained run or a dataset to a hub, with a card."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lrc_jepa.arguments import Positional, parse
+from lrc_jepa.console import say
+from lrc_jepa.data.store import Store
+from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import need
+from lrc_jepa.files import file_digest, read_json, write_json
+from lrc_jepa.folders import whole_folder
+from lrc_jepa.hub import Address, read_address, send
+from lrc_jepa.report.card import dataset_card, model_card
+from lrc_jepa.run import CONFIG, RESULTS, Run
+from lrc_jepa.training.checkpoint import REQUIRED, newest_checkpoint, verify
+
+EXAMPLES = (
+    "lrc push runs/first owner/tworoom-lrc",
+    "lrc push datasets/tworoom-clean owner/tworoom-clean --private",
+    "lrc push runs/first owner/tworoom-lrc --out ready    # only writes what would be sent",
+)
+
+
+@dataclass(frozen=True)
+class PushArgs:
+    """What goes where."""
+
+    what: Positional[Path]
+    """A run or a dataset."""
+    to: Positional[str]
+    """owner/name; a dataset goes to the datasets of the hub by itself."""
+    private: bool = False
+    """A new repository can be seen by its owner alone."""
+    out: Path | None = None
+    """Send nothing: write the files to this folder, to be looked at."""
+
+
+def facts_of(store: Store) -> dict[str, object]:
+    """What a card says of a dataset."""
+    return {
+        "world": store.world,
+        "appearance": (store.meta.get("appearance") or {}).get("kind", "unknown"),
+        "episodes": store.episodes,
+        "frames": len(store.pixels),
+        "image size": store.image_size,
+        "hash": store.digest(),
+    }
+
+
+def pack_run(run: Run, folder: Path, address: Address) -> None:
+    """A run as it is shared: the newest weights without the optimiser's state, rows, and a card."""
+    checkpoint = newest_checkpoint(run.folder)
+    verify(checkpoint)
+    inner = folder / "checkpoints" / checkpoint.name
+    inner.mkdir(parents=True)
+    for name in REQUIRED:
+        shutil.copyfile(checkpoint / name, inner / name)
+    write_json(inner / "manifest.json", {name: file_digest(inner / name) for name in REQUIRED})
+    own = read_json(run.folder / CONFIG, f"run {run.folder}")
+    data = Path(own.pop("data", ""))  # a folder of this machine says nothing elsewhere
+    write_json(folder / CONFIG, own)
+    if run.results.is_file():
+        shutil.copyfile(run.results, folder / RESULTS)
+    facts = facts_of(Store(data)) if (data / "meta.json").is_file() else {}
+    (folder / "README.md").write_text(model_card(run.folder, facts, str(address)))
+
+
+def pack_dataset(store: Store, folder: Path, address: Address) -> None:
+    """A dataset as it is shared: its files, and a card."""
+    shutil.copytree(store.path, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*"))
+    (folder / "README.md").write_text(dataset_card(facts_of(store), str(address)))
+
+
+def pack(what: Path, folder: Path, to: str) -> Address:
+    """Fill a folder with what is sent -> where it goes."""
+    address = read_address(to)
+    if (what / "index.npz").is_file():
+        address = replace(address, kind="dataset")
+        pack_dataset(Store(what), folder, address)
+    elif (what / CONFIG).is_file():
+        pack_run(Run(what), folder, address)
+    else:
+        raise BadInput(f"{what} is neither a run nor a dataset")
+    return address
+
+
+def main(argv: list[str]) -> dict[str, Any]:
+    """Pack and send, or only pack."""
+    about = (
+        "Send a trained run or a dataset to a hub, with a card made from its results. "
+        "The optimiser's state stays here. huggingface_hub's own login is used."
+    )
+    args = parse(PushArgs, argv, "push", about, examples=EXAMPLES)
+    if args.out is not None:
+        with whole_folder(args.out) as folder:
+            address = pack(args.what, folder, args.to)
+        say(f"{args.out} holds what would be sent to {address}")
+        return {"address": str(address), "out": str(args.out)}
+    need("huggingface_hub", "lrc push")
+    with tempfile.TemporaryDirectory(prefix="lrc-push-") as aside:
+        address = pack(args.what, Path(aside), args.to)
+        where = send(Path(aside), address, private=args.private)
+    say(f"sent to {address}: {where}")
+    return {"address": str(address), "url": where}

@@ -1,0 +1,100 @@
+"""Packages that only some work needs: which extra brings each, and the one sentence where it is missing.
+
+Modules below the command line that everybody imports take such a package with `later`, others at once: what is then
+missing is told by the command line with `lacking`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from lrc_jepa.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package that an extra brings."""
+
+    extra: str
+    serves: str
+    """What it is for, in a few words."""
+
+
+PACKAGES: dict[str, Package] = {
+    "scipy": Package("lab", "experiments"),
+    "sklearn": Package("lab", "probes"),
+    "yaml": Package("lab", "configurations in YAML"),
+    "matplotlib": Package("report", "figures"),
+    "jinja2": Package("report", "the page"),
+    "h5py": Package("data", "HDF5"),
+    "hdf5plugin": Package("data", "compressed HDF5"),
+    "simplejpeg": Package("data", "frames as JPEG"),
+    "av": Package("data", "video"),
+    "pyarrow": Package("lerobot", "LeRobot datasets"),
+    "lance": Package("lance", "Lance datasets"),
+    "zarr": Package("zarr", "zarr datasets"),
+    "gymnasium": Package("envs", "worlds as gymnasium environments"),
+    "pymunk": Package("envs", "Push-T"),
+    "cv2": Package("envs", "Push-T, Reacher and Cube"),
+    "mujoco": Package("envs", "Reacher and Cube"),
+    "dm_control": Package("envs", "Reacher"),
+    "ogbench": Package("envs", "Cube"),
+    "transformers": Package("pretrained", "DINOv2 and V-JEPA2"),
+    "huggingface_hub": Package("hub", "runs and datasets on a hub"),
+    "tensorboard": Package("tensorboard", "curves of training"),
+    "rerun": Package("rerun", "recordings for the Rerun viewer"),
+    "wandb": Package("wandb", "tracking with W&B"),
+    "mlflow": Package("mlflow", "tracking with MLflow"),
+    "trackio": Package("trackio", "tracking with Trackio"),
+    "msgpack": Package("serve", "the real-time loop"),
+    "pygame": Package("envs", "Push-T as it was published"),
+    "starlette": Package("studio", "the studio"),
+    "uvicorn": Package("studio", "the studio"),
+    "websockets": Package("serve", "the studio, and policies for others"),
+}
+"""By the name that is imported."""
+
+
+def here(module: str) -> bool:
+    """Whether a package is installed."""
+    return find_spec(module) is not None
+
+
+def install(module: str) -> str:
+    """The command that brings a package."""
+    return f"pip install 'lrc-jepa[{PACKAGES[module].extra}]'"
+
+
+def lacking(error: ModuleNotFoundError, purpose: str) -> BadInput | None:
+    """The sentence for a package that could not be imported; None where no extra brings it."""
+    package = (error.name or "").partition(".")[0]
+    if package not in PACKAGES:
+        return None
+    return BadInput(f"{purpose} needs the package {package}; install it with: {install(package)}")
+
+
+def need(module: str, purpose: str) -> Any:
+    """A module of a package that an extra brings; missing, one sentence says how to get it."""
+    try:
+        return import_module(module)
+    except ImportError:
+        absent = ModuleNotFoundError(name=module)
+        raise lacking(absent, purpose) or absent from None
+
+
+class Later:
+    """A module that is imported when something of it is first used."""
+
+    def __init__(self, module: str, purpose: str) -> None:
+        self._module, self._purpose = module, purpose
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(need(self._module, self._purpose), name)
+
+
+def later(module: str, purpose: str) -> Any:
+    """A module of a package that an extra brings, imported when it is first used."""
+    return Later(module, purpose)

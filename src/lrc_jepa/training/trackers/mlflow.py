@@ -1,0 +1,52 @@
+"""MLflow: the server or folder that `MLFLOW_TRACKING_URI` names, experiment `MLFLOW_EXPERIMENT_NAME` or lrc-jepa."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from lrc_jepa.extras import need
+from lrc_jepa.training.trackers import Tracked, Tracker
+
+AT_ONCE = 100  # parameters that a server takes in one request
+
+
+def flat(tree: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of a tree by their dotted names."""
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
+
+
+class _Mlflow:
+    def __init__(self, told: Tracked) -> None:
+        mlflow = need("mlflow", "tracking with mlflow")
+        self._client = mlflow.MlflowClient()
+        self._metric = mlflow.entities.Metric
+        if told.id is not None:
+            self.id = told.id
+            self._client.update_run(self.id, status="RUNNING")
+            return
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "lrc-jepa")
+        found = self._client.get_experiment_by_name(name)
+        experiment = found.experiment_id if found else self._client.create_experiment(name)
+        self.id = str(self._client.create_run(experiment, run_name=told.name).info.run_id)
+        params = [mlflow.entities.Param(key, str(value)) for key, value in flat(told.config)]
+        for first in range(0, len(params), AT_ONCE):
+            self._client.log_batch(self.id, params=params[first : first + AT_ONCE])
+
+    def log(self, step: int, figures: dict[str, float]) -> None:
+        now = int(time.time() * 1000)
+        self._client.log_batch(self.id, metrics=[self._metric(k, v, now, step) for k, v in figures.items()])
+
+    def finish(self) -> None:
+        self._client.set_terminated(self.id)
+
+
+def open_run(told: Tracked) -> Tracker:
+    """A new run, or the one that goes on."""
+    return _Mlflow(told)

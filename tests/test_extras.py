@@ -1,0 +1,158 @@
+"""The core alone loads, trains and acts; what needs more says which extra brings it; the wheel is whole."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+import lrc_jepa
+from lrc_jepa.commands.doctor import route
+from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import PACKAGES, later, need
+from lrc_jepa.readout import rank_correlation
+from lrc_jepa.training.feed import free_memory
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+CALLED = {
+    "cv2": "opencv-python-headless",
+    "sklearn": "scikit-learn",
+    "lance": "pylance",
+    "yaml": "pyyaml",
+    "mlflow": "mlflow-skinny",
+    "rerun": "rerun-sdk",
+}
+"""Packages that are not called as they are imported."""
+
+CORE_ALONE = """
+import sys
+
+from importlib.machinery import PathFinder
+
+class CoreAlone:
+    def find_spec(self, name, path=None, target=None):
+        return None if name.partition(".")[0] in hidden else PathFinder.find_spec(name, path, target)
+
+hidden = set(sys.argv[1].split(","))
+sys.meta_path[sys.meta_path.index(PathFinder)] = CoreAlone()
+data, run, out = sys.argv[2:]
+import numpy as np
+import lrc_jepa
+from lrc_jepa import cli
+
+for name in lrc_jepa.__all__:
+    getattr(lrc_jepa, name)
+policy = lrc_jepa.load(run).policy()
+policy.reset(np.zeros((48, 64, 3), np.uint8))
+assert policy.act(np.full((48, 64, 3), 90, np.uint8)).shape == (2,)
+lrc_jepa.train(lrc_jepa.recipe("tworoom-lrc-debug", {"train.steps": 2}), data, out)
+sys.argv = ["lrc", "plan", run]
+cli.main()
+"""
+
+
+def test_the_core_alone_loads_trains_and_acts_and_more_is_one_sentence(run, store, tmp_path):
+    hidden = ",".join(name for name in PACKAGES if name != "jinja2")  # torch brings that one
+    words = [sys.executable, "-c", CORE_ALONE, hidden, str(store.path), str(run), str(tmp_path / "out")]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(words, capture_output=True, text=True, env=env, timeout=280)
+    assert ended.returncode == 2, ended.stderr
+    said = ended.stderr.splitlines()[-1]
+    assert said == ("lrc: lrc plan needs the package scipy; install it with: pip install 'lrc-jepa[lab]'"), (
+        ended.stderr
+    )
+    assert not (tmp_path / "out" / "tensorboard").exists() and (tmp_path / "out" / "metrics.jsonl").is_file()
+
+
+def names(extra):
+    """Packages of an extra, those of the extras it names included."""
+    found = set()
+    for line in EXTRAS[extra]:
+        if inner := re.match(r"lrc-jepa\[(.*)\]", line):
+            found |= {name for part in inner[1].split(",") for name in names(part)}
+        else:
+            found.add(re.match(r"[\w.-]+", line)[0])
+    return found
+
+
+def test_every_package_is_in_the_extra_that_is_named():
+    for module, package in PACKAGES.items():
+        assert CALLED.get(module, module) in names(package.extra), module
+
+
+def test_all_is_all_and_bounds_are_stated():
+    for extra, lines in EXTRAS.items():
+        if extra not in ("dev", "docs", "mlflow", "rerun", "trackio"):
+            assert names(extra) <= names("all") <= names("dev"), extra
+        assert all(re.search(r">=|\[", line) for line in lines), extra
+    core = {re.match(r"[\w.-]+", line)[0] for line in PROJECT["dependencies"]}
+    assert core == {"torch", "numpy", "safetensors", "rich", "pillow"}
+    assert all(">=" in line for line in PROJECT["dependencies"])
+
+
+def test_a_missing_package_is_told_when_it_is_used(monkeypatch):
+    monkeypatch.setitem(sys.modules, "zarr", None)
+    module = later("zarr", "reading zarr")
+    with pytest.raises(BadInput, match=r"^reading zarr needs the package zarr; .* 'lrc-jepa\[zarr\]'$"):
+        module.open("x")
+    with pytest.raises(ModuleNotFoundError):
+        need("no_such_package_at_all", "this")
+
+
+def test_doctor_tells_which_build_of_torch_fits():
+    assert not route(False, None).remedy and not route(True, "12.8").remedy
+    assert "whl/cpu" in route(False, "12.8").remedy and "force-reinstall" in route(True, None).remedy
+
+
+def test_rank_correlation_is_spearmans_with_ties():
+    rng = np.random.default_rng(0)
+    for levels in (4, 1000):
+        a, b = rng.integers(0, levels, (2, 60)).astype(float)
+        assert rank_correlation(a, b) == pytest.approx(spearmanr(a, b).statistic, abs=1e-12)
+        assert rank_correlation(a, -a) == pytest.approx(-1)
+    assert np.isnan(rank_correlation(np.ones(5), np.arange(5.0)))
+
+
+def test_free_memory_where_free_pages_are_not_told(monkeypatch):
+    monkeypatch.delitem(os.sysconf_names, "SC_AVPHYS_PAGES")
+    assert free_memory() > 0
+
+
+def test_the_wheel_holds_all_that_the_package_is(tmp_path):
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(
+        ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+    )
+    words = [
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "--wheel-dir",
+        str(tmp_path),
+    ]
+    subprocess.run([sys.executable, "-m", "pip", *words, str(tmp_path)], check=True, timeout=280)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as opened:
+        held = set(opened.namelist())
+        (described,) = (name for name in held if name.endswith(".dist-info/METADATA"))
+        metadata = opened.read(described).decode()
+    package = Path(lrc_jepa.__file__).parent
+    files = {
+        str(path.relative_to(package.parent))
+        for path in package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert files <= held, files - held
+    assert f"Version: {lrc_jepa.__version__}" in metadata and "Provides-Extra: all" in metadata

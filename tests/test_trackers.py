@@ -1,0 +1,165 @@
+"""Services that figures are sent to: W&B itself in offline mode, the others by a stand-in of their package."""
+
+import json
+import struct
+import sys
+from types import SimpleNamespace
+
+import pytest
+import wandb
+from conftest import DEBUG
+from test_cli import refused
+
+import lrc_jepa
+from lrc_jepa.errors import Interrupted
+from lrc_jepa.training import loop
+from lrc_jepa.training.progress import Progress
+from lrc_jepa.training.trackers import Sender, tracking
+
+
+class StandIn:
+    """Keeps what a service was told, run by run."""
+
+    def __init__(self):
+        self.runs, self.configs, self.ended = {}, {}, []
+
+    def log(self, run, figures, step):
+        for name, value in figures.items():
+            self.runs[run].append((step, name, value))
+
+
+def trackio(kept):
+    def init(project, name, config, resume):
+        assert (name in kept.runs) == (resume == "must")
+        kept.runs.setdefault(name, [])
+        kept.configs[name] = config
+        kept.open = name
+
+    return SimpleNamespace(
+        init=init,
+        log=lambda figures, step: kept.log(kept.open, figures, step),
+        finish=lambda: kept.ended.append(kept.open),
+    )
+
+
+def mlflow(kept):
+    class Client:
+        def get_experiment_by_name(self, name):
+            return None
+
+        def create_experiment(self, name):
+            return "1"
+
+        def create_run(self, experiment, run_name):
+            kept.runs["a"], kept.configs["a"] = [], {}
+            return SimpleNamespace(info=SimpleNamespace(run_id="a"))
+
+        def update_run(self, run, status):
+            assert run in kept.runs and status == "RUNNING"
+
+        def log_batch(self, run, metrics=(), params=()):
+            assert len(params) <= 100
+            kept.configs[run] |= {p.key: p.value for p in params}
+            for m in metrics:
+                kept.log(run, {m.key: m.value}, m.step)
+
+        def set_terminated(self, run):
+            kept.ended.append(run)
+
+    def metric(key, value, timestamp, step):
+        return SimpleNamespace(key=key, value=value, step=step)
+
+    entities = SimpleNamespace(Metric=metric, Param=lambda key, value: SimpleNamespace(key=key, value=value))
+    return SimpleNamespace(MlflowClient=Client, entities=entities)
+
+
+def interrupted_and_resumed(store, out, name, monkeypatch):
+    """A run that stops between checkpoints, after figures were sent beyond the last one, and goes on."""
+    saved = loop.save_run
+
+    def save(pieces, step):
+        if step > 4:
+            raise KeyboardInterrupt
+        saved(pieces, step)
+
+    with monkeypatch.context() as patch, pytest.raises((KeyboardInterrupt, Interrupted)):
+        patch.setattr(loop, "save_run", save)
+        lrc_jepa.train(DEBUG, store, out, track=[name])
+    lrc_jepa.train(DEBUG, store, out, track=[name], resume=True)
+    recorded = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return sorted({(r["step"], f"{r['kind']}/total") for r in recorded if r["kind"] == "train"})
+
+
+@pytest.mark.parametrize(("name", "made"), [("trackio", trackio), ("mlflow", mlflow)])
+def test_a_resumed_run_goes_on_in_the_same_place_without_doubled_steps(
+    name, made, store, tmp_path, monkeypatch
+):
+    kept = StandIn()
+    monkeypatch.setitem(sys.modules, name, made(kept))
+    expected = interrupted_and_resumed(store, tmp_path / "run", name, monkeypatch)
+    assert len(kept.runs) == 1 and len(kept.ended) == 2
+    ((run, told),) = kept.runs.items()
+    assert sorted((step, figure) for step, figure, _ in told if figure == "train/total") == expected
+    places = [(step, figure) for step, figure, _ in told]
+    assert len(places) == len(set(places)) and any(figure.startswith("health/") for _, figure in places)
+    config = kept.configs[run]
+    assert (config.get("train") or {"lr": float(config.get("train.lr", 0))})["lr"] == DEBUG.train.lr
+    lrc_jepa.train(DEBUG, store, tmp_path / "run", overwrite=True)
+    assert not (tmp_path / "run" / "tracking.json").exists()
+
+
+def test_wandb_offline(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    seen = []
+    for first in (1, 3):  # the second goes on: steps 3 and 4 alone are new, though 1 to 4 are told
+        with tracking(["wandb"], tmp_path, DEBUG, seen.append) as watch:
+            for step in range(1, first + 2):
+                watch(Progress(step, 8, losses={"total": 1.0 / step}))
+        known = json.loads((tmp_path / "tracking.json").read_text())["wandb"]
+        assert known["sent"] == {"train": first + 1}
+    wandb.teardown()  # its service has written everything once it has ended
+    kept = sorted((tmp_path / "wandb").glob("offline-run-*"))
+    assert len(kept) == 2 and all(folder.name.endswith(known["id"]) for folder in kept)
+    steps = [sorted(history_steps(next(folder.glob("*.wandb")))) for folder in kept]
+    assert steps == [[1, 2], [3, 4]] and len(seen) == 6
+
+
+def history_steps(path):
+    """The steps of the history in a small file of W&B: a header of seven bytes, then records as LevelDB logs them."""
+    from wandb.proto import wandb_internal_pb2
+
+    data, at = path.read_bytes(), 7
+    assert len(data) < 32768  # one block: no record is in parts
+    while at + 7 <= len(data):
+        _, length, kind = struct.unpack("<IHB", data[at : at + 7])
+        assert kind == 1
+        record = wandb_internal_pb2.Record()
+        record.ParseFromString(data[at + 7 : at + 7 + length])
+        if record.WhichOneof("record_type") == "history":
+            yield record.history.step.num
+        at += 7 + length
+
+
+def test_a_service_that_fails_does_not_end_the_training(capsys):
+    def fail(step, figures):
+        raise ConnectionError("no route")
+
+    sent = {}
+    sender = Sender("wandb", SimpleNamespace(log=fail, finish=fail), sent, lambda: None)
+    for step in (1, 2):
+        sender(Progress(step, 2, losses={"total": 1.0}))
+    sender.close()
+    assert capsys.readouterr().out.count("wandb failed (no route); training goes on without it") == 1
+
+
+def test_what_is_not_known_or_not_installed_is_refused_before_anything_is_made(
+    store, tmp_path, monkeypatch, capsys
+):
+    words = ("train", "tworoom-lrc-debug", "--data", store.path, "--out", tmp_path / "run", "--track")
+    refused(
+        *words, "dance", capsys=capsys, match="there is no tracker 'dance'; there is wandb, mlflow, trackio"
+    )
+    monkeypatch.setitem(sys.modules, "trackio", None)
+    refused(*words, "trackio", capsys=capsys, match="pip install 'lrc-jepa[trackio]'")
+    assert not (tmp_path / "run").exists()
