@@ -142,7 +142,7 @@ def test_periods_that_the_loop_itself_sleeps_through_are_told_as_they_are():
 ENDS = {
     "time": ({"seconds": 1.0, "actions": None}, "1 seconds"),
     "actions": ({"actions": 7}, "7 actions"),
-    "goal": ({"reached": 0.5, "actions": None}, "the goal: distance 0.25, at most 0.5"),
+    "goal": ({"reached": 0.5, "actions": None}, "the goal: latent distance 0.25, at most 0.5"),
 }
 
 

@@ -8,15 +8,17 @@ import struct
 
 import numpy as np
 import pytest
+import torch
 from planning import SMALL
 
 from lrc_jepa.deploy.camera import Camera
 from lrc_jepa.deploy.link import KEPT, Closed, Link
-from lrc_jepa.deploy.planner import Fault, Planned, PlannerProcess, Refused, Seen
+from lrc_jepa.deploy.planner import Fault, Planned, PlannerProcess, Refused, Seen, to_message
 from lrc_jepa.deploy.thinker import Thinker, converse
 from lrc_jepa.errors import BadInput
+from lrc_jepa.plan.goals import LatentGoal, ReadoutGoal
 from lrc_jepa.run import open_run
-from lrc_jepa.wire import pack
+from lrc_jepa.wire import pack, unpack
 
 PLAN = dataclasses.replace(SMALL, horizon=2, execute=1)
 
@@ -80,6 +82,24 @@ def test_what_cannot_be_planned_is_said_in_a_sentence(tmp_path):
     assert thinker.answer({"do": "plan", "number": 2, "ahead": np.zeros((0, 2))}) == {
         "refused": "no run is open"
     }
+
+
+@pytest.mark.parametrize("kind", ["latent", "read-out"])
+def test_goals_without_a_picture_reach_the_planner(kind, run, frames):
+    opened = open_run(run)
+    seen = opened.encode(frames[:2])
+    if kind == "latent":
+        aim = LatentGoal(seen[1:] + 1)
+        expected = float(opened.model.distance(seen[:1], seen[1:] + 1)[0])
+    else:
+        weight = torch.ones(seen[0].numel(), 1)
+        aim = ReadoutGoal(weight, torch.zeros(1), torch.tensor([[0.5]]))
+        expected = float((seen[:1].flatten(1) @ weight - 0.5).square().sum())
+    thinker = Thinker()
+    thinker.policy = opened.policy(PLAN)
+    thinker.answer(unpack(pack({"do": "begin", "number": 1, "goal": to_message(aim), "episode": 0})))
+    answer = thinker.answer({"do": "see", "number": 2, "frame": frames[0], "done": None})
+    assert answer["distance"] == pytest.approx(expected, rel=1e-4)
 
 
 def linked(facts):

@@ -104,9 +104,10 @@ class Process:
 def test_faults_on_purpose_come_by_turns_and_each_is_answered():
     desk = Desk(actions=None, seconds=50.0, patience=100.0)
     desk.planner.process = Process(desk.planner)
-    desk.loop.robot = faulty = FaultyRobot(desk.robot, desk.planner, 60)
+    desk.loop.robot = faulty = FaultyRobot(desk.robot, desk.planner, 60, desk.log)
     summary = desk.run()
     assert faulty.done == dict.fromkeys(KINDS, 2)
+    assert [line["what"] for line in desk.periods if line["kind"] == "on purpose"] == [*KINDS, *KINDS]
     assert summary.late_unhandled == 0 and summary.actions > 200
     why = desk.why()
     for number, kind in zip(range(59, 500, 60), [*KINDS, *KINDS], strict=True):

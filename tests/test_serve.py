@@ -8,6 +8,7 @@ import threading
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
+from dataclasses import replace
 
 import msgpack
 import numpy as np
@@ -20,6 +21,8 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
 from lrc_jepa.client import Client, StepPolicy
+from lrc_jepa.data.deployment import last_part
+from lrc_jepa.data.frames import side_by_side
 from lrc_jepa.errors import BadInput
 from lrc_jepa.run import load
 from lrc_jepa.serve.server import CLIENTS, PolicyServer, check_door
@@ -117,6 +120,37 @@ def test_action_by_action_it_is_what_the_policy_does(opened, place, frames):
     assert local.select_action({"observation.image": batch[0]}).shape == (1, 2)
     with pytest.raises(BadInput, match="Name the camera"):
         local.select_action({"observation.image.a": batch[0], "observation.image.b": batch[0]})
+
+
+def test_pictures_of_several_cameras_are_joined_as_the_data_were(opened, frames):
+    """For every observation and for the goal, by full names or their last parts, over the wire and action by action."""
+    deployment = replace(opened.checkpoint.deployment, cameras=("images.top", "images.wrist"), crop="squash")
+
+    def session():
+        made = Session(opened, SMALL)
+        made.policy.deployment, made._metadata = deployment, deployment.describe() | {"execute": 5}
+        return made
+
+    def pair(number):
+        return {"images.top": frames[number], "images.wrist": frames[number + 1, ::2, ::2]}
+
+    def as_one(number):
+        return side_by_side(list(pair(number).values()))
+
+    expected = session().infer({"image": as_one(0), "goal": as_one(30)})
+    with served(session, session().metadata) as (_, port), Client(f"ws://127.0.0.1:{port}") as client:
+        found = client.infer({**pair(0), "goal": pair(30)})
+        assert (
+            np.array_equal(found["actions"], expected["actions"])
+            and found["distance"] == expected["distance"]
+        )
+        short = {last_part(name): picture for name, picture in pair(0).items()}
+        assert client.infer({**short, "goal": as_one(30)})["distance"] == expected["distance"]
+        with pytest.raises(BadInput, match="the model sees top, wrist; there is"):
+            client.infer({"images.top": frames[0]})
+        stepping = StepPolicy(client, pair(30))
+        taken = [stepping.select_action({**pair(0), "observation.state": np.zeros(2)}) for _ in range(3)]
+        assert np.stack(taken).shape == (3, 2)
 
 
 def get(port, path, token=""):
@@ -226,7 +260,8 @@ def test_a_policy_that_fails_answers_with_a_sentence_and_clients_are_counted():
         def infer(self, observation):
             raise ZeroDivisionError
 
-    with served(Broken, {"cameras": []}) as (_, port):
+    with served(Broken, {"cameras": [], "action_high": [float("inf")]}) as (_, port):
+        assert json.loads(get(port, "/metadata")[1])["action_high"] == [None]  # JSON knows no infinity
         clients = [Client(f"ws://127.0.0.1:{port}") for _ in range(CLIENTS)]
         with pytest.raises(BadInput, match=r"the policy failed \(ZeroDivisionError\)"):
             clients[0].infer({})

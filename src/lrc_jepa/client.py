@@ -101,14 +101,16 @@ class StepPolicy:
     It looks where a block begins and plans anew when a plan is carried out, as `Policy.act` does.
     """
 
-    def __init__(self, policy: Infers, goal: Frames, camera: str | None = None) -> None:
-        """`goal` (h,w,3) is a picture of where to end; `camera` the key of observations that holds the picture.
+    def __init__(
+        self, policy: Infers, goal: Frames | Mapping[str, Frames], camera: str | None = None
+    ) -> None:
+        """`goal` is a picture (h,w,3) of where to end, or one for each camera.
 
-        Left out: the one that the model was trained on, or the only picture there is.
+        `camera` is the key of observations that holds the picture; left out: the cameras that the model was
+        trained on, or the only picture there is.
         """
-        self.policy, self.goal = policy, goal
-        cameras = policy.metadata["cameras"]
-        self.camera = camera or (cameras[0] if cameras else None)
+        self.policy, self.goal = policy, goal if isinstance(goal, np.ndarray) else dict(goal)
+        self.cameras = [camera] if camera else list(policy.metadata["cameras"])
         self.block = int(policy.metadata["block"])
         self.reset()
 
@@ -123,19 +125,18 @@ class StepPolicy:
 
         Pictures are uint8 (h,w,3) or numbers from 0 to 1, the colours first; a torch tensor is answered by one.
         """
-        given = self._picture(observation)
-        values = np.asarray(given)
+        pictures = self._pictures(observation)
+        given = next(iter(pictures.values()))
+        batch = np.ndim(given) == 4
         if not len(self._done) % self.block:
-            self._look(_frame(values))
+            self._look({name: _frame(np.asarray(picture)) for name, picture in pictures.items()})
         action = self._left.pop(0)
         self._done.append(action)
-        answer = action[None] if values.ndim == 4 else action
-        return (
-            given.new_tensor(answer.tolist(), dtype=given.dtype) if hasattr(given, "new_tensor") else answer
-        )
+        answer = action[None] if batch else action
+        return given.new_tensor(answer.tolist()).float() if hasattr(given, "new_tensor") else answer
 
-    def _look(self, frame: Frames) -> None:
-        asked: dict[str, Any] = {"image": frame, "plan": not self._left}
+    def _look(self, frames: Mapping[str, Frames]) -> None:
+        asked: dict[str, Any] = {**frames, "plan": not self._left}
         if self._new:
             asked |= {"goal": self.goal, "reset": True}
         else:
@@ -145,13 +146,15 @@ class StepPolicy:
         if asked["plan"]:
             self._left = list(np.asarray(found["actions"], np.float32))
 
-    def _picture(self, observation: Mapping[str, Any]) -> Any:
-        if self.camera is not None and self.camera in observation:
-            return observation[self.camera]
+    def _pictures(self, observation: Mapping[str, Any]) -> dict[str, Any]:
+        """What the policy sees of an observation: a picture, or one for each of several cameras."""
+        if self.cameras and all(name in observation for name in self.cameras):
+            several = len(self.cameras) > 1
+            return {name if several else "image": observation[name] for name in self.cameras}
         found = [key for key in observation if "image" in key]
         if len(found) != 1:
             raise BadInput(f"which of {', '.join(observation)} is the picture? Name the camera")
-        return observation[found[0]]
+        return {"image": observation[found[0]]}
 
 
 def _frame(values: Array) -> Frames:

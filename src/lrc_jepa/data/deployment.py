@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from lrc_jepa.arrays import Actions, Array, Frames
-from lrc_jepa.data.frames import Crop, to_square
+from lrc_jepa.data.frames import Crop, side_by_side, to_square
 from lrc_jepa.data.limits import ActionLimits
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store
@@ -112,6 +112,18 @@ class Deployment:
             frames = np.stack([to_square(frame, size, self.crop) for frame in frames])
         return channels_first(frames).to(device)
 
+    def join(self, pictures: Mapping[str, Frames]) -> Frames:
+        """Frames (h,w,3) of the cameras, by their names or the last parts of them, as the one that the model sees."""
+        found = [
+            next((pictures[n] for n in (name, last_part(name)) if n in pictures), None)
+            for name in self.cameras
+        ]
+        frames = [frame for frame in found if frame is not None]
+        if not frames or len(frames) < len(found):
+            wanted = ", ".join(map(last_part, self.cameras)) or "no camera by name"
+            raise BadInput(f"the model sees {wanted}; there is {', '.join(pictures) or 'nothing'}")
+        return frames[0] if len(frames) == 1 else side_by_side(frames)
+
     def clip(self, actions: Array) -> Actions:
         """Actions (...,a), each number moved into its bounds."""
         low, high = (np.asarray(bound, np.float32) for bound in (self.action_low, self.action_high))
@@ -138,6 +150,11 @@ class Deployment:
         """From what `to_json` gave; fields of later versions are refused, those of none take their defaults."""
         normalizer = ActionNormalizer.from_json(value["normalizer"])
         return cls(**{**value, "spec": Spec(**value["spec"]), "normalizer": normalizer})
+
+
+def last_part(camera: str) -> str:
+    """What a camera is called in short: top for observation.images.top."""
+    return camera.replace("/", ".").rpartition(".")[2]
 
 
 def robot_facts(store: Store) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from lrc_jepa.deploy.robot import Clock, Observation, Robot, WallClock
 from lrc_jepa.deploy.settings import Settings
 from lrc_jepa.deploy.summary import Summary
 from lrc_jepa.errors import BadInput
+from lrc_jepa.plan.goals import ReadoutGoal
 
 TRIES = 3  # starts of a planner without a plan from it, before the loop gives up
 WAITING = ("first frame", "first plan")  # a robot that does not move yet is not late
@@ -110,7 +111,8 @@ class Loop:
         if self._trouble == "first frame" and past > asked.patience:
             return "no frame came"
         if asked.reached is not None and self._distance is not None and self._distance <= asked.reached:
-            return f"the goal: distance {self._distance:.4g}, at most {asked.reached:g}"
+            measure = "read-out" if isinstance(self.aim, ReadoutGoal) else "latent distance"
+            return f"the goal: {measure} {self._distance:.4g}, at most {asked.reached:g}"
         if asked.actions is not None and self.summary.actions >= asked.actions:
             return f"{asked.actions} actions"
         if asked.seconds is not None and past >= asked.seconds:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from lrc_jepa.arrays import Actions
+from lrc_jepa.deploy.log import Log
 from lrc_jepa.deploy.planner import PlannerProcess
 from lrc_jepa.deploy.robot import Observation, Robot
 
@@ -19,9 +20,9 @@ LASTS = 15  # periods that a delay, a frozen camera and garbage last
 class FaultyRobot:
     """A robot and its planner that fail by turns, every so many periods."""
 
-    def __init__(self, robot: Robot, planner: PlannerProcess, every: int) -> None:
-        """Faults end by themselves; `done` counts them by kind."""
-        self.robot, self.planner, self.every = robot, planner, every
+    def __init__(self, robot: Robot, planner: PlannerProcess, every: int, log: Log) -> None:
+        """Faults end by themselves; `done` counts them by kind, and the log says when each begins."""
+        self.robot, self.planner, self.every, self.log = robot, planner, every, log
         self.done = dict.fromkeys(KINDS, 0)
         self._periods, self._kind, self._begun = 0, "", 0
         self._frozen: Observation | None = None
@@ -44,6 +45,7 @@ class FaultyRobot:
         self._kind = KINDS[sum(self.done.values()) % len(KINDS)]
         self._begun, self._frozen = self._periods, seen
         self.done[self._kind] += 1
+        self.log.put({"kind": "on purpose", "what": self._kind})
         if self._kind == "planner killed":
             self.planner.process.kill()
         elif self._kind == "planner delayed":

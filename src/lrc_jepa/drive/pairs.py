@@ -54,7 +54,7 @@ def drive_all(
 ) -> Drives:
     """Drive to the goal of every pair; with `faults`, something fails on purpose every so many periods."""
     drives, facts = Drives(), planner.wait()
-    driven = FaultyRobot(robot, planner, faults) if faults else robot
+    driven = FaultyRobot(robot, planner, faults, log) if faults else robot
     for number, pair in pairs.items():
         aim = robot.begin(pair, 1 / settings.rate_for(facts))
         planner.wait()  # one that a fault has ended

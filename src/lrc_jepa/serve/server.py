@@ -43,6 +43,8 @@ class PolicyServer:
     def __init__(self, session: Callable[[], Infers], metadata: Mapping[str, Any], token: str = "") -> None:
         """`session` makes one for each client."""
         self._session, self._token, self._metadata = session, token, dict(metadata)
+        # JSON has no word for infinity, which a bound may be where that was asked for by name.
+        self._told = json.dumps(json.loads(json.dumps(self._metadata), parse_constant=lambda word: None))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
         self.clients = self.answered = self.refused = 0
 
@@ -75,7 +77,7 @@ class PolicyServer:
         if self._token and not hmac.compare_digest(given.encode(), self._token.encode()):
             return connection.respond(HTTPStatus.UNAUTHORIZED, "this policy needs a token\n")
         if request.path == "/metadata":
-            return connection.respond(HTTPStatus.OK, json.dumps(self._metadata) + "\n")
+            return connection.respond(HTTPStatus.OK, self._told + "\n")
         if self.clients >= CLIENTS:
             return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, f"{CLIENTS} clients are here already\n")
         return None

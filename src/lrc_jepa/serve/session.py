@@ -9,6 +9,7 @@ import numpy as np
 
 from lrc_jepa.arrays import Actions, Frames
 from lrc_jepa.config import PlanConfig
+from lrc_jepa.data.deployment import last_part
 from lrc_jepa.errors import BadInput
 from lrc_jepa.plan.policy import Policy
 from lrc_jepa.run import Run
@@ -19,8 +20,8 @@ LARGEST_SIDE = 4096  # of a picture
 class Session:
     """Answers observations.
 
-    image   (h,w,3) uint8; also under the camera's own name, or the last part of it
-    goal    (h,w,3) uint8: where to end; kept until another is sent
+    image   (h,w,3) uint8; or a picture under the name of each camera, or the last part of it: several are joined
+    goal    (h,w,3) uint8, or a table with one for each camera: where to end; kept until another is sent
     done    (block,a): what was carried out since the last image, a block ago; left out: the past is not known
     ahead   (n,a), whole blocks: what will be carried out before the plan begins; left out: nothing
     plan    false: only look
@@ -43,12 +44,12 @@ class Session:
     def infer(self, observation: Mapping[str, Any]) -> dict[str, Any]:
         """Look, and plan unless told not to; bad observations are refused and change nothing."""
         spec = self.policy.deployment.spec
-        frame = _picture(observation, self._image_key(observation))
+        frame = self._frame(observation)
         done = _actions(observation, "done", spec.raw_action_dim, spec.frameskip)
         ahead = _actions(observation, "ahead", spec.raw_action_dim, spec.frameskip)
         if done is not None and len(done) != spec.frameskip:
             raise BadInput(f"done is one block of {spec.frameskip} actions, not {len(done)}")
-        goal = _picture(observation, "goal") if observation.get("goal") is not None else None
+        goal = self._goal(observation)
         if goal is not None:
             self.policy.reset(goal)
             self._aimed = True
@@ -64,13 +65,21 @@ class Session:
             answer |= {"actions": actions, "cost": cost}
         return answer
 
-    def _image_key(self, observation: Mapping[str, Any]) -> str:
+    def _frame(self, observation: Mapping[str, Any]) -> Frames:
+        """The picture of an observation: its image, or those of the cameras joined."""
+        if "image" in observation:
+            return _picture(observation, "image")
         cameras = self.policy.deployment.cameras
-        names = ["image", *cameras, *(name.replace("/", ".").rpartition(".")[2] for name in cameras)]
-        for name in names:
-            if name in observation:
-                return name
-        raise BadInput(f"an observation needs a picture under {' or '.join(dict.fromkeys(names))}")
+        known = {*cameras, *map(last_part, cameras)} & set(observation)
+        if not known:
+            raise BadInput(f"an observation needs a picture under {' or '.join(['image', *cameras])}")
+        return self.policy.deployment.join({name: _picture(observation, name) for name in known})
+
+    def _goal(self, observation: Mapping[str, Any]) -> Frames | None:
+        goal = observation.get("goal")
+        if isinstance(goal, dict):
+            return self._frame(goal)
+        return None if goal is None else _picture(observation, "goal")
 
 
 def metadata(run: Run, plan: PlanConfig | None = None) -> dict[str, Any]:
