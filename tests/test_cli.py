@@ -202,7 +202,7 @@ def test_a_full_disk_is_one_sentence(tmp_path, capsys, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("lrc_jepa.data.store.Column.append", full)
+    monkeypatch.setattr("lrc_jepa.data.column.Column.append", full)
     args = ("collect", "tworoom", "--episodes", 4, "--size", 16, "--out", tmp_path / "d")
     refused(*args, capsys=capsys, match="disk is full")
     assert list(tmp_path.iterdir()) == []

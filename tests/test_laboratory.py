@@ -598,8 +598,7 @@ def test_lab_leaves_out_what_cannot_be_run_and_says_so(home, tmp_path):
 def test_without_a_simulator_the_laboratory_still_imagines(home, monkeypatch):
     from lrc_jepa.commands import lab
 
-    for name in ("plan", "stress"):
-        monkeypatch.setattr(f"lrc_jepa.evaluate.{name}.simulated", lambda store: False)
+    monkeypatch.setattr("lrc_jepa.evaluate.experiment.simulated", lambda store: False)
     opened = open_run(home)
     found = {e.name: e for e in lab.work_on(opened, Asked())}
     assert list(found) == ["open loop", "recovery", "probes", "interventions", "planning time"]
