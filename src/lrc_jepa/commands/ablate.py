@@ -11,11 +11,12 @@ from lrc_jepa.arguments import parse
 from lrc_jepa.bounds import Count, Natural
 from lrc_jepa.commands.grid import plain_value
 from lrc_jepa.commands.train import find_data
-from lrc_jepa.commands.variants import Protocol, Study, Variant, told
+from lrc_jepa.commands.variants import Study, Variant, told
 from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import with_value
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.variants import Protocol
 from lrc_jepa.options import Positional
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.records import Ablation

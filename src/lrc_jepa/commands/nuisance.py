@@ -9,13 +9,14 @@ from typing import Annotated, Any
 
 from lrc_jepa.arguments import parse
 from lrc_jepa.bounds import Count, Natural, Range
-from lrc_jepa.commands.variants import Protocol, Study, Variant, told
+from lrc_jepa.commands.variants import Study, Variant, told
 from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import with_value
 from lrc_jepa.console import progress_bar
 from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.envs.collect import collect
 from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.variants import Protocol
 from lrc_jepa.files import digest
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.records import Nuisance

@@ -18,42 +18,23 @@ from lrc_jepa.commands.works import PAIR_S
 from lrc_jepa.config import RunConfig
 from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
-from lrc_jepa.envs import simulated
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.closed_loop import episode_rows, run
-from lrc_jepa.evaluate.interventions import intervene, trajectory_rows
-from lrc_jepa.evaluate.manifest import draw_manifest
-from lrc_jepa.evaluate.probes import ProbeConfig, draw_frames, probe_table, stored_quantities
-from lrc_jepa.evaluate.ranking import RecoveryConfig, draw_scenes, rank_scenes
-from lrc_jepa.evaluate.recall import summarize_recovery
-from lrc_jepa.evaluate.success import summarize
+from lrc_jepa.evaluate.variants import Protocol, measure
 from lrc_jepa.files import digest
 from lrc_jepa.jobs.executors import Executor, Here, Processes
 from lrc_jepa.jobs.job import Job
 from lrc_jepa.library import fit_actions
 from lrc_jepa.locks import hold
-from lrc_jepa.protocols import Factored
-from lrc_jepa.records import KINDS, Control, Recovery, of_rows, only, parsed
+from lrc_jepa.records import KINDS, of_rows, only
 from lrc_jepa.records import Variant as Compared
 from lrc_jepa.report.names import file_name
 from lrc_jepa.report.studies import grouped, means
 from lrc_jepa.rows import Row, append_rows, read_rows
-from lrc_jepa.run import Run, open_run
+from lrc_jepa.run import open_run
 from lrc_jepa.training.estimate import training_seconds
-from lrc_jepa.training.streams import frame_streams, probe_features
 
 C = TypeVar("C", bound=Compared)
 ROWS = "results.jsonl"  # of a study, in its folder
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """How every variant is measured."""
-
-    pairs: int = 50
-    """Start-goal pairs for planning; 0: do not plan."""
-    scenes: int = 100
-    """Scenes of expert-action recovery."""
 
 
 @dataclass(frozen=True)
@@ -183,40 +164,6 @@ class Study(Generic[C]):
 
 def _job_name(work: Measurement) -> str:
     return f"{work.name}-{work.key[:6]}"
-
-
-def measure(opened: Run, protocol: Protocol) -> dict[str, float]:
-    """Recall and rank, linear probes of z, reconstruction, and planning where there is a simulator."""
-    deployment, store = opened.checkpoint.deployment, opened.store
-    recovery = RecoveryConfig(scenes=protocol.scenes)
-    drawn = draw_scenes(store, opened.split.heldout, deployment.spec, deployment.normalizer, recovery)
-    stamp = opened.stamp()
-    ranked = [Recovery.of(stamp, r) for r in rank_scenes(opened.model, drawn, "gaussian", recovery)]
-    found = summarize_recovery(ranked, "gaussian", recovery.horizon)
-    figures = {name: value for name, value in found["model"].items() if name != "rank_error"}
-    fit, test = draw_frames(store, ProbeConfig(frames=4000))
-    known, unseen = (probe_features(frame_streams(opened.model, store, rows)) for rows in (fit, test))
-    quantities = stored_quantities(store, fit, test)
-    for row in probe_table({"z": (known["z"], unseen["z"])}, quantities, 0, ["ridge", "ridge-cv"]):
-        if not row["control"]:
-            figures[f"{row['probe']} r, {row['quantity']}"] = row["r"]
-    if isinstance(opened.model, Factored):
-        rows = trajectory_rows(store, opened.split.heldout[:16], 8)
-        rebuilt = intervene(opened.model, store, rows, seed=0)[0][0]
-        figures |= {name: rebuilt[name] for name in ("mse", "psnr", "ssim")}
-    if protocol.pairs and simulated(store):
-        figures["success"] = plan_success(opened, protocol.pairs)
-    return figures
-
-
-def plan_success(opened: Run, pairs: int) -> float:
-    """Closed-loop success on pairs that depend on the data alone."""
-    config, spec = opened.checkpoint.config, opened.checkpoint.deployment.spec
-    manifest = draw_manifest(opened.store, opened.split, config.clip, config.plan, pairs)
-    policy = opened.policy()
-    happened = run(policy, opened.store, manifest, config.plan, spec.frameskip, spec.image_size)
-    rows = episode_rows(config.system, happened, manifest, opened.stamp(), policy)
-    return summarize(parsed(Control, rows)).rate
 
 
 def told(rows: Sequence[Compared], *names: str) -> list[dict[str, Any]]:
