@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -207,12 +206,7 @@ class StreamWriter:
         for column in self._columns.values():
             column.close()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *ended: object) -> None:
         try:
             if kind is None:
                 self._finish()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import threading
 from pathlib import Path
-from types import TracebackType
 
 from lrc_jepa.console import warn
 from lrc_jepa.lines import Line, append_lines
@@ -52,12 +51,7 @@ class Log:
         except OSError:
             self.lost += len(lines)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join()

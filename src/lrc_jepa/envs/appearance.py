@@ -21,11 +21,15 @@ from lrc_jepa.errors import BadInput
 PUBLISHED_SIDE = 224  # pixels of a frame as stable-worldmodel draws it
 Kind = Literal["clean", "varied", "patterned", "published"]
 KINDS: tuple[Kind, ...] = ("clean", "varied", "patterned", "published")
-BACKGROUND_AND_LIGHT = (
-    *("background red", "background green", "background blue"),
-    *("light", "light across", "light down"),
-)
-"""Factors that every world seen from above has first."""
+
+
+def rgb(thing: str) -> tuple[str, str, str]:
+    """The three factors of a thing's colour."""
+    return f"{thing} red", f"{thing} green", f"{thing} blue"
+
+
+LIGHT = ("light", "light across", "light down")
+"""Factors of the light: how much there is, and how it falls off."""
 
 
 @dataclass(frozen=True)

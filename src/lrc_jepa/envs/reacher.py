@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
-from lrc_jepa.envs.appearance import PUBLISHED_SIDE
+from lrc_jepa.envs.appearance import LIGHT, PUBLISHED_SIDE, rgb
 from lrc_jepa.envs.base import BaseTask, Handle, Mover, World
 from lrc_jepa.envs.mujoco_drawing import (
     Look,
@@ -41,20 +41,8 @@ VIEW = (
 CAMERA_TURN, CAMERA_SHIFT, CAMERA_ZOOM = 0.35, 0.025, 0.1  # rad, m and share, either way
 
 FACTORS = (
-    "floor red",
-    "floor green",
-    "floor blue",
-    "light",
-    "light across",
-    "light down",
-    "arm red",
-    "arm green",
-    "arm blue",
-    "floor pattern",
-    "camera turn",
-    "camera across",
-    "camera down",
-    "camera zoom",
+    *(*rgb("floor"), *LIGHT, *rgb("arm"), "floor pattern"),
+    *("camera turn", "camera across", "camera down", "camera zoom"),
 )
 FLOOR, ARM = np.array([0.29, 0.43, 0.57]), np.array([0.7, 0.5, 0.3])  # colours of the clean scene
 DARKEST_FLOOR, DARKEST_ARM, SPAN = 0.08, 0.4, 0.6  # arms are lighter than floors, to be seen

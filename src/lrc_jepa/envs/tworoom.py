@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
-from lrc_jepa.envs.appearance import BACKGROUND_AND_LIGHT, PUBLISHED_SIDE, Appearance, shading, to_bytes
+from lrc_jepa.envs.appearance import LIGHT, PUBLISHED_SIDE, Appearance, rgb, shading, to_bytes
 from lrc_jepa.envs.base import BaseTask, Handle, Mover, World
 from lrc_jepa.envs.policies import SmoothWalk
 
@@ -34,7 +34,7 @@ PUSHBACK = 0.5  # an agent stopped by the middle wall stands this far off it
 AGENT = np.array([1.0, 0.0, 0.0], np.float32)
 SEEN = 5  # standard deviations at which the drawn dot ends; what is left out is 0.001 of a grey level
 
-FACTORS = (*BACKGROUND_AND_LIGHT, "wall red", "wall green", "wall blue")
+FACTORS = (*rgb("background"), *LIGHT, *rgb("wall"))
 CLEAN = (1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.0, 0.0, 0.0)
 
 INSIDE = (BORDER + RADIUS, SIDE - BORDER - RADIUS)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
-from lrc_jepa.envs.appearance import PUBLISHED_SIDE, Appearance
+from lrc_jepa.envs.appearance import LIGHT, PUBLISHED_SIDE, Appearance, rgb
 from lrc_jepa.envs.base import BaseTask, Mover, World
 from lrc_jepa.envs.cube import scene
 from lrc_jepa.envs.cube.policies import Expert, Oracle
@@ -39,22 +39,8 @@ LOOK_AT = np.array([0.43, 0.0, 0.05])  # what a moved camera still looks at
 AZIMUTH, ELEVATION, ZOOM = 0.6, 0.2, 0.12  # rad, rad and share, either way
 
 FACTORS = (
-    "table red",
-    "table green",
-    "table blue",
-    "table pattern",
-    "background red",
-    "background green",
-    "background blue",
-    "camera azimuth",
-    "camera elevation",
-    "light",
-    "light across",
-    "light down",
-    "gripper red",
-    "gripper green",
-    "gripper blue",
-    "camera zoom",
+    *(*rgb("table"), "table pattern", *rgb("background"), "camera azimuth", "camera elevation"),
+    *(*LIGHT, *rgb("gripper"), "camera zoom"),
 )
 DARKEST, SPAN = 0.15, 0.7  # of tables and backgrounds: the cube is to be seen on all of them
 FLOOR = ((np.array([0.15, 0.18, 0.25]) - DARKEST) / SPAN).tolist()  # the clean floor's lighter squares

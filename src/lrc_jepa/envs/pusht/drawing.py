@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
-from lrc_jepa.envs.appearance import BACKGROUND_AND_LIGHT, Appearance, Dressing, shading, to_bytes
+from lrc_jepa.envs.appearance import LIGHT, Appearance, Dressing, rgb, shading, to_bytes
 from lrc_jepa.envs.pusht.shape import AGENT_RADIUS, BAR, SIDE, STEM, WALL_RADIUS, WALLS, corners
 
 MARKER = (256.0, 256.0, np.pi / 4)  # a drawn T that has no effect
@@ -25,18 +25,7 @@ RIM = 2.0  # half the width of the rim
 SHIFT = 8  # OpenCV draws in fractions of 1/256 pixel
 BLEED = 0.6  # pixels by which OpenCV's smoothed edges spread beyond a shape
 
-FACTORS = (
-    *BACKGROUND_AND_LIGHT,
-    "block red",
-    "block green",
-    "block blue",
-    "agent red",
-    "agent green",
-    "agent blue",
-    "marker red",
-    "marker green",
-    "marker blue",
-)
+FACTORS = (*rgb("background"), *LIGHT, *rgb("block"), *rgb("agent"), *rgb("marker"))
 PAINTED = ("background", "block", "agent", "marker")
 LOWEST = {"background": 0.55, "block": 0.1, "agent": 0.0, "marker": 0.5}
 HIGHEST = {"background": 1.0, "block": 0.6, "agent": 0.45, "marker": 1.0}
