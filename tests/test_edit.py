@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -212,3 +213,19 @@ def test_a_short_episode_is_left_out_of_training_and_counted(varied, tmp_path):
     everything = np.arange(store.episodes)
     clips = Clips(store, everything, DEBUG.clip, ActionNormalizer.fit(store, split.train))
     assert clips.left_out == 2 and set(clips.episode_of.tolist()) == set(range(2, 12))
+
+
+@pytest.mark.parametrize("side", ["heldout", "train"])
+def test_both_sides_of_a_split_have_an_episode_that_is_long_enough(side, varied, tmp_path):
+    """Short episodes are no reason to refuse a dataset, on whichever side they fall."""
+    clip = replace(DEBUG.clip, holdout=0.25)
+    plain = Split.by_episode(varied, clip)
+    edit.trim(varied, tmp_path / "short", getattr(plain, side).tolist(), {"length": 3})
+    store = Store(tmp_path / "short")
+    split = Split.by_episode(store, clip)
+    normalizer = ActionNormalizer.fit(store, split.train)
+    assert sorted([*split.train, *split.heldout]) == list(range(12)) and len(split.heldout) == len(
+        plain.heldout
+    )
+    for part in (split.train, split.heldout):
+        assert len(Clips(store, part, clip, normalizer)) > 0

@@ -45,6 +45,11 @@ class ClipConfig(Checked):
     far: bool = False
     """Give each clip one more frame from elsewhere in its episode; `context_episode` needs it."""
 
+    @property
+    def span(self) -> int:
+        """Rows from a clip's first frame to its last, both counted."""
+        return (self.history + self.targets - 1) * self.frameskip + 1
+
 
 @dataclass(frozen=True)
 class EncoderConfig(Checked):

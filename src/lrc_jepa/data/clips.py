@@ -27,12 +27,20 @@ class Split:
 
     @classmethod
     def by_episode(cls, store: Store, config: ClipConfig) -> Split:
-        """A random share `holdout` of the episodes, at least one, never appears in training."""
+        """A random share `holdout` of the episodes, at least one, never appears in training.
+
+        Where one side would have no episode that is long enough for a clip, it is given one of the other's.
+        """
         count = store.episodes
         if count < 2:
             raise BadInput(f"dataset {store.path} has {count} episode; a split needs at least 2")
         order = np.random.default_rng(config.split_seed).permutation(count)
         held = min(max(1, round(count * config.holdout)), count - 1)
+        long = np.flatnonzero(store.ep_len[order] >= config.span)  # places in the order
+        if len(long) > 1 and long[0] >= held:
+            order[[0, long[0]]] = order[[long[0], 0]]
+        elif len(long) > 1 and long[-1] < held:
+            order[[held, long[-1]]] = order[[long[-1], held]]
         return cls(train=np.sort(order[held:]), heldout=np.sort(order[:held]))
 
     def digest(self) -> str:
@@ -62,7 +70,7 @@ class Clips:
         self.store, self.config, self.normalizer = store, config, normalizer
         self.columns = dict(columns or {})
         self.frames = config.history + config.targets
-        span = (self.frames - 1) * config.frameskip + 1
+        span = config.span
         long_enough = store.ep_len[episodes] >= span
         self.left_out = int((~long_enough).sum())  # episodes that are shorter than a clip
         if self.left_out == len(episodes):

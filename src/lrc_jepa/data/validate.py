@@ -116,8 +116,7 @@ def check_finite(store: Store, seen: Survey) -> Found:
 def check_lengths(store: Store, seen: Survey) -> Found:
     """Too few or too short episodes."""
     found = []
-    clip = ClipConfig()
-    span = (clip.history + clip.targets - 1) * clip.frameskip + 1
+    span = ClipConfig().span
     short = store.ep_len < span
     if store.episodes < 2:
         found.append(Finding("error", "lengths", "there is a single episode; at least one more is held out"))
