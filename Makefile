@@ -32,7 +32,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[lab]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[lab,studio]'
 	touch $@
 
 $(VENV)/.full: pyproject.toml constraints.txt | $(BIN)/python

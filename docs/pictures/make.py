@@ -29,6 +29,7 @@ def plan(page: Page) -> None:
 def streams(page: Page) -> None:
     """Two frames that differ, a step along a direction."""
     page.locator(".walk .strip canvas[data-painted]").first.wait_for()
+    page.get_by_label("frame b: next episode").click()
     page.locator(".eyes [data-value='z 2']").click()
     page.locator(".walk .strip button").nth(8).click()
     page.mouse.wheel(0, -5000)

@@ -90,7 +90,6 @@ def measure(page: Page, times: int, seed: int) -> Clock:
         raise BadInput("there is nothing to drag in this world")
     page.ask("plan.think", "plan.thought")
     page.ask("streams.open", "streams.mixed")
-    page.ask("episodes.open", "episodes.ready")
     width = len(page.ask("imagine.open", "imagine.ready")["low"])
     for _ in range(times):
         x, y = rng.uniform(0.15, 0.85, 2).tolist()

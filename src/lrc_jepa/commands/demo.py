@@ -99,7 +99,7 @@ def work(args: DemoArgs) -> dict[str, Any]:
         f"\n{result['system']} reached {100 * result['success_rate']:.0f}% of {result['n_pairs']} unseen goals "
         f"(at least {100 * result['wilson_low']:.0f}%, 95% interval); random actions reach "
         f"{100 * result['random_success']:.0f}%; a plan takes {result['seconds_per_solve']:.2f} s.\n"
-        f"Look at {Path(page).resolve()}"
+        f"Look at {Path(page).resolve()}\nand drag a goal yourself: lrc studio {run}"
     )
     return result
 

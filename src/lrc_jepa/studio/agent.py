@@ -145,9 +145,10 @@ class Agent:
         u = self.opened.factor(frame[None]).u[:, 0]
         imagined = self.opened.decode(states, u)
         handle = next(iter(self.opened.handles), "")
+        paths = self._paths(policy, [plans for plans, _ in notes.turns], here, handle)
         turns = [
-            {"costs": numbers(costs.cpu().numpy()), "paths": self._paths(policy, plans, here, handle)}
-            for plans, costs in notes.turns
+            {"costs": numbers(costs.cpu().numpy()), "paths": path}
+            for (_, costs), path in zip(notes.turns, paths, strict=True)
         ]
         told = {
             "ms": round(1000 * seconds, 1),
@@ -163,14 +164,18 @@ class Agent:
         }
         return Thought(told, states)
 
-    def _paths(self, policy: Policy, plans: Tensor, here: Tensor, handle: str) -> list[Any] | None:
-        """Where candidates (S,H,A) lead, as polylines of the picture."""
+    def _paths(self, policy: Policy, turns: list[Tensor], here: Tensor, handle: str) -> list[Any]:
+        """Where the candidates (S,H,A) of each iteration lead, as polylines of the picture; imagined all at once."""
+        unseen: list[Any] = [None] * len(turns)
         if not handle:
-            return None
-        states = policy.controller.cost().imagine(plans[None])[0]  # (S, H, N, D)
+            return unseen
+        states = policy.controller.cost().imagine(torch.cat(turns)[None])[0]  # (S of all, H, N, D)
         whole = torch.cat([here.expand(len(states), 1, -1, -1), states], dim=1)
         points = self.opened.points(whole.flatten(0, 1), handle)
-        return None if points is None else numbers(points.reshape(*whole.shape[:2], 2))
+        if points is None:
+            return unseen
+        ends = np.cumsum([len(plans) for plans in turns])[:-1]
+        return [numbers(part) for part in np.split(points.reshape(*whole.shape[:2], 2), ends)]
 
     def _path(self, states: Tensor, handle: str) -> list[Any] | None:
         points = self.opened.points(states, handle)
