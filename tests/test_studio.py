@@ -4,6 +4,7 @@ import json
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from studio_model import LIMIT, ask, page, served, true_run
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from lrc_jepa import shipped
 from lrc_jepa.commands import studio as command
 from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
@@ -215,13 +217,17 @@ def test_without_a_simulator_there_is_nothing_to_act_in():
         next(Planning([]).on_act(Act())) and next(Planning([])._think())
 
 
-def test_without_a_run_the_demos_is_opened_or_the_remedy_named(run, tmp_path, monkeypatch):
+def test_without_a_run_the_shipped_or_the_demos_is_opened_or_the_remedy_named(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(shipped, "HOME", tmp_path / "shipped")
     with pytest.raises(BadInput, match="lrc demo"):
         command.default_run()
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo" / "quick-run").symlink_to(run)
     assert command.default_run().resolve() == run.resolve()
+    (tmp_path / "shipped" / "tworoom").mkdir(parents=True)
+    (tmp_path / "shipped" / "tworoom" / shipped.ORIGIN).write_text("{}")
+    assert command.default_run() == Path("tworoom")
 
 
 def test_handles_put_things_where_the_hand_is():

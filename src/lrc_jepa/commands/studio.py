@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from lrc_jepa import shipped
 from lrc_jepa.arguments import parse
 from lrc_jepa.bounds import Range
 from lrc_jepa.console import say
@@ -22,8 +23,9 @@ EXAMPLES = (
     "lrc studio runs/first",
     "lrc studio runs/lrc runs/lwm",
     "lrc studio datasets/mine    # episodes alone",
-    "lrc studio    # what lrc demo trained",
+    "lrc studio    # the model that comes with the library, or what lrc demo trained",
 )
+SHIPPED = "tworoom"
 DEMO = ("demo/run", "demo/quick-run")  # where `lrc demo` leaves its runs
 
 
@@ -32,7 +34,7 @@ class StudioArgs:
     """Which runs, and where the page is."""
 
     runs: Positional[tuple[Path, ...]] = ()
-    """Folders of runs, checkpoints or datasets; left out: the demo's run."""
+    """Folders of runs, checkpoints or datasets; left out: the model that comes with the library, else the demo's run."""
     data: Path | None = None
     """Dataset; left out: the one each run was trained on."""
     port: Annotated[int, Range(0, 65535)] = 0
@@ -49,7 +51,9 @@ def main(argv: list[str]) -> dict[str, Any]:
 
 
 def default_run() -> Path:
-    """What is opened where no run is named."""
+    """What is opened where no run is named: the model that comes with the library, or the demo's."""
+    if SHIPPED in shipped.names():
+        return Path(SHIPPED)
     for folder in map(Path, DEMO):
         if (folder / "checkpoints").is_dir():
             return folder
