@@ -2,13 +2,15 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from test_cli import lrc
+from test_cli import lrc, refused
 
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.kept import Kept, append_kept, keep, read_kept, summarize_kept
 from lrc_jepa.evaluate.stats import wilson
+from lrc_jepa.report.documents import PLACE, filled
 from lrc_jepa.rows import append_rows, read_rows
 
 STAMP = {
@@ -141,3 +143,62 @@ def test_the_command_keeps_a_trained_run(store, tmp_path, capsys):
     assert {path.name for path in (tmp_path / "kept").iterdir()} == {"tworoom-clean.jsonl", "out-clean.jsonl"}
     again = lrc("results", "--folder", tmp_path / "kept", capsys=capsys)
     assert again[0] == 0 and "tworoom" in again[1]
+
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
+)
+def test_the_numbers_of_documents_are_those_of_the_rows(page):
+    text = page.read_text()
+    if PLACE.search(text):
+        assert filled(text, summarize_kept(read_kept(ROOT / "results")), page.name) == text
+
+
+def test_tables_and_figure_are_written_from_rows(tmp_path, capsys):
+    names = ("appearance", "size", "recipe", "protocol", "criterion", "manifest_hash")
+    for system, outcomes in (("lrc", "1110"), ("lwm", "0001")):
+        row = Kept(
+            **dict.fromkeys(names, "x"),
+            **{"world": "tworoom", "system": system, "seed": 0, "steps": 8, "minutes": None},
+            **{"outcomes": outcomes, "checkpoint_hash": system, "references": {"random": "1000"}},
+        )
+        append_kept(tmp_path / "rows" / "a.jsonl", row)
+    page, figure = tmp_path / "page.md", tmp_path / "drawn.svg"
+    page.write_text("before\n<!-- results: system=lwm -->\n75% by hand\n<!-- end of results -->\nafter\n")
+    given = ("--folder", tmp_path / "rows", "--write", page, "--figure", figure)
+    assert lrc("results", *given, capsys=capsys)[0] == 0
+    written = page.read_text()
+    assert written.startswith("before\n<!-- results: system=lwm -->\n| world | ") and written.endswith(
+        "-->\nafter\n"
+    )
+    assert (
+        "| lwm | x | 8 | 1 | 4 | 25.0% |" in written and "| lrc |" not in written and "by hand" not in written
+    )
+    assert "random actions" in figure.read_text()
+    lrc("results", *given, capsys=capsys)
+    assert page.read_text() == written
+    code, said, _ = lrc(
+        "results", "--folder", tmp_path / "rows", "--only", "system=lrc", "--markdown", capsys=capsys
+    )
+    assert code == 0 and "| lrc | x | 8 | 1 | 4 | 75.0% |" in said and "lwm" not in said
+    refused(
+        "results",
+        "--folder",
+        tmp_path / "rows",
+        "--only",
+        "system=z",
+        capsys=capsys,
+        match="no kept results with",
+    )
+    refused(
+        "results",
+        "--folder",
+        tmp_path / "rows",
+        "--only",
+        "colour=z",
+        capsys=capsys,
+        match="have no 'colour'",
+    )

@@ -12,15 +12,21 @@ from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import changed_fields
 from lrc_jepa.console import say, table
 from lrc_jepa.evaluate.kept import append_kept, keep, read_kept, summarize_kept
+from lrc_jepa.files import write_bytes
 from lrc_jepa.folders import check_writable
 from lrc_jepa.recipes import get_recipe, recipe_names
 from lrc_jepa.records import Kept
-from lrc_jepa.report.names import file_name, percent
+from lrc_jepa.report.documents import filled, results_figure, results_table, wanted
+from lrc_jepa.report.names import file_name
 from lrc_jepa.run import Run
 from lrc_jepa.training.log import read_metrics
 from lrc_jepa.training.resume import UPKEEP
 
-EXAMPLES = ("lrc results", "lrc results --keep runs/first runs/second --folder results")
+EXAMPLES = (
+    "lrc results",
+    "lrc results --keep runs/first runs/second --folder results",
+    "lrc results --write docs/results.md --figure docs/results.svg",
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,15 @@ class ResultsArgs:
     """Folder of the kept rows: one file for each world and look."""
     keep: tuple[Path, ...] = ()
     """Runs to add: the largest evaluation of each, with its health and its probes."""
+    only: str = ""
+    """Show and draw these alone, such as "world=tworoom system=lrc,lwm"."""
+    markdown: bool = False
+    """Print the table as Markdown."""
+    write: tuple[Path, ...] = ()
+    """Documents whose tables are to be written anew, each between <!-- results: world=tworoom --> and
+    <!-- end of results -->."""
+    figure: Path | None = None
+    """Draw what is shown into this SVG file."""
 
 
 def main(argv: list[str]) -> list[dict[str, Any]]:
@@ -43,21 +58,20 @@ def work(args: ResultsArgs) -> list[dict[str, Any]]:
     """Add runs, then summarise."""
     if args.keep:
         keep_runs(args.keep, args.folder)
-    lines = summarize_kept(read_kept(args.folder))
-    columns = [
-        "world",
-        "looks",
-        "system",
-        "size",
-        "steps",
-        "seeds",
-        "pairs",
-        "success",
-        "95%",
-        "random",
-        "minutes",
-    ]
-    table("what was reached, mean over seeds", columns, [_cells(line) for line in lines])
+    every = summarize_kept(read_kept(args.folder))
+    lines = wanted(every, args.only) if args.only else every
+    for document in args.write:
+        text = document.read_text()
+        write_bytes(document, filled(text, every, str(document)).encode())
+        say(f"wrote the tables of {document}")
+    if args.figure is not None:
+        write_bytes(args.figure, results_figure(lines).svg.encode())
+        say(f"drew {args.figure}")
+    shown = results_table(lines)
+    if args.markdown:
+        say(shown.markdown())
+    else:
+        table("what was reached, mean over seeds", shown.columns, shown.rows)
     return lines
 
 
@@ -87,19 +101,3 @@ def keep_runs(runs: Sequence[Path], folder: Path) -> None:
         append_kept(folder / f"{file_name(f'{row.world}-{row.appearance}')}.jsonl", row)
     before = f", {len(rows) - len(new)} of them before" if len(new) < len(rows) else ""
     say(f"kept {len(rows)} runs in {folder}{before}")
-
-
-def _cells(line: dict[str, Any]) -> list[str]:
-    looks = f"{line['appearance']} ({line['factors']})" if line["factors"] else line["appearance"]
-    return [
-        line["world"],
-        looks,
-        " ".join(filter(None, (line["system"], line["variant"]))),
-        *(str(line[name]) for name in ("size", "steps")),
-        str(line["seeds"]),
-        str(line["pairs"]),
-        percent(line["success_mean"]),
-        f"{percent(line['wilson_low'])} to {percent(line['wilson_high'])}",
-        percent(line["random_success"]),
-        "–" if line["minutes"] is None else f"{line['minutes']:.1f}",
-    ]

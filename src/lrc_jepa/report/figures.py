@@ -40,10 +40,12 @@ class Bar:
     system: str
     summary: ControlSummary | Proportion
     printed: float | None = None
+    floor: float | None = None
+    """What random actions reach on the same pairs."""
 
 
 def success_bars(bars: Sequence[Bar], title: str) -> Drawing:
-    """Success with Wilson intervals, a bar per actor; a diamond is the paper's value."""
+    """Success with Wilson intervals, a bar per actor; a diamond is the paper's value, a tick the floor."""
     with sheet(WIDTH, 0.95 + 0.36 * len(bars)) as drawn:
         axes = drawn.axes[0]
         axes.set_title(title, loc="left")
@@ -57,12 +59,16 @@ def success_bars(bars: Sequence[Bar], title: str) -> Drawing:
             if bar.printed is not None:
                 axes.plot([100 * bar.printed], [index], "D", color=INK, mfc="white", ms=6)
                 drawn.note(axes, f"{bar.label}, paper", index, bar.printed)
+            if bar.floor is not None:
+                axes.plot([100 * bar.floor] * 2, [index - 0.31, index + 0.31], color=INK, lw=2)
+                drawn.note(axes, f"{bar.label}, random", index, bar.floor)
         axes.set_yticks(range(len(bars)), [bar.label for bar in bars])
         axes.invert_yaxis()
         axes.set_xlim(0, 114)
         axes.set_xticks([0, 25, 50, 75, 100])
         paper_too = "; diamond: paper" if any(bar.printed is not None for bar in bars) else ""
-        axes.set_xlabel(f"success, %; line: 95% interval{paper_too}")
+        floor_too = "; tick: random actions" if any(bar.floor is not None for bar in bars) else ""
+        axes.set_xlabel(f"success, %; line: 95% interval{paper_too}{floor_too}")
         axes.grid(axis="y", visible=False)
         return drawn.finish()
 

@@ -1,0 +1,98 @@
+"""Tables and figures of kept results in documents: written from the rows, so that no number is typed.
+
+A document says which rows it wants between two comments, and what stands between them is replaced:
+
+    <!-- results: world=tworoom appearance=varied -->
+    <!-- end of results -->
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.stats import Proportion
+from lrc_jepa.report import figures
+from lrc_jepa.report.canvas import Drawing
+from lrc_jepa.report.names import percent
+from lrc_jepa.report.tables import Table
+
+Line = dict[str, Any]
+PLACE = re.compile(r"(<!-- results:(.*?)-->\n)(.*?)(<!-- end of results -->)", re.DOTALL)
+COLUMNS = [
+    "world",
+    "looks",
+    "system",
+    "size",
+    "steps",
+    "seeds",
+    "pairs",
+    "success",
+    "95%",
+    "random",
+    "replay",
+    "minutes",
+]
+
+
+def results_table(lines: Sequence[Line]) -> Table:
+    """What was reached, a line for each system on each world and look."""
+    return Table("results", COLUMNS, [_cells(line) for line in lines])
+
+
+def _cells(line: Line) -> list[str]:
+    looks = f"{line['appearance']} ({line['factors']})" if line["factors"] else line["appearance"]
+    return [
+        line["world"],
+        looks,
+        name_of(line),
+        *(str(line[name]) for name in ("size", "steps", "seeds", "pairs")),
+        percent(line["success_mean"]),
+        f"{percent(line['wilson_low'])} to {percent(line['wilson_high'])}",
+        percent(line["random_success"]),
+        percent(line["replay_success"]),
+        "–" if line["minutes"] is None else f"{line['minutes']:.1f}",
+    ]
+
+
+def name_of(line: Line) -> str:
+    """Its system, and what it has changed of its recipe."""
+    return " ".join(filter(None, (line["system"], line["variant"])))
+
+
+def filled(text: str, lines: Sequence[Line], where: str) -> str:
+    """The document with its tables written anew."""
+
+    def table(place: re.Match[str]) -> str:
+        return f"{place[1]}{results_table(wanted(lines, place[2], where)).markdown()}{place[4]}"
+
+    return PLACE.sub(table, text)
+
+
+def wanted(lines: Sequence[Line], asked: str, where: str = "results") -> list[Line]:
+    """The lines that `field=value,value ...` asks for; refused where there are none."""
+    found = list(lines)
+    for word in asked.split():
+        name, _, values = word.partition("=")
+        if lines and name not in lines[0]:
+            raise BadInput(f"{where}: kept results have no {name!r}; there is {', '.join(lines[0])}")
+        found = [line for line in found if str(line[name]) in values.split(",")]
+    if not found:
+        raise BadInput(f"{where}: there are no kept results with{asked.rstrip() or ' anything in them'}")
+    return found
+
+
+def results_figure(lines: Sequence[Line]) -> Drawing:
+    """Success of every line with its interval; a tick is what random actions reach."""
+    bars = [
+        figures.Bar(
+            f"{line['world']} {line['appearance']}, {name_of(line)}",
+            line["system"],
+            Proportion(line["success_mean"] or 0.0, line["wilson_low"], line["wilson_high"]),
+            floor=line["random_success"],
+        )
+        for line in lines
+    ]
+    return figures.success_bars(bars, "goals reached, mean over seeds")
