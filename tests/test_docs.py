@@ -12,6 +12,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OWN_TEST = (
     "python.md",
     "robot.md",
+    "export.md",
     *(page.name for page in PAGES if page.name.startswith("add-") or page.parent.name == "tutorials"),
 )  # pages with a test of their own
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

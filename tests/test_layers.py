@@ -40,6 +40,7 @@ BASE = {
     "__init__",
 }
 ORDER = [
+    "runtime",
     "data",
     "envs",
     "models",
@@ -55,6 +56,7 @@ ORDER = [
     "library",
     "jobs",
     "drive",
+    "export",
     "studio",
     "bench",
     "commands",

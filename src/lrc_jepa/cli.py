@@ -39,6 +39,7 @@ COMMANDS = {
     "drive": "try the real-time loop against a simulator, in wall-clock time",
     "serve": "let robots ask a trained run for actions, over a websocket",
     "studio": "open a page in the browser, and see a world model think",
+    "export": "write a trained model as files that run without torch",
     "results": "what kept runs have reached; keep more of them",
     "ship": "make a trained run one of the models that come with the library",
     "bench": "measure how fast training, planning and the worlds are here",

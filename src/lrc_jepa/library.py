@@ -17,6 +17,7 @@ from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import with_value
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import pick_device
+from lrc_jepa.errors import BadInput
 from lrc_jepa.hub import fetch, on_hub, read_address
 from lrc_jepa.plan.planners import check_planning
 from lrc_jepa.plan.problem import Box
@@ -72,9 +73,9 @@ def check_training(
 
 
 @contextmanager
-def _told(run: Run, config: RunConfig, store: Store) -> Iterator[None]:
+def _told(run: Run, config: RunConfig, store: Store, init: Path | None) -> Iterator[None]:
     """Write down what is trained before the block, and how long it took after it, however it ends."""
-    run.describe(config, store.path)
+    run.describe(config, store.path, init)
     began = time.perf_counter()
     try:
         yield
@@ -93,11 +94,21 @@ def _told(run: Run, config: RunConfig, store: Store) -> Iterator[None]:
             run.write([record.row()])
 
 
+INIT = "[init]"  # ends the name of a system whose first weights were trained before
+
+
+def check_init(init: Path | str | None, *, resume: bool) -> None:
+    """Refuse to give weights to a run that has its own."""
+    if init is not None and resume:
+        raise BadInput("a run that is resumed goes on with its own weights: leave out --init")
+
+
 def train(
     config: RunConfig | str,
     data: Store | Path | str,
     out: Path | str | None = None,
     *,
+    init: Path | str | None = None,
     resume: bool = False,
     overwrite: bool = False,
     device: str = "auto",
@@ -106,17 +117,23 @@ def train(
 ) -> Run:
     """Train a configuration, or the recipe of this name, on a dataset; `out` is runs/RECIPE where left out.
 
+    `init` is a trained run whose weights it begins with, where they fit; its results bear a name that says so.
     `watch` is told of losses, health and warnings on the way. An interrupted run goes on with `resume`, to
     the same numbers. Under torchrun every process calls this. `track` names services that losses and health
     are sent to besides: wandb, mlflow, trackio.
     """
+    check_init(init, resume=resume)
     config = get_recipe(config) if isinstance(config, str) else config
     store = data if isinstance(data, Store) else Store(data)
     run = Run(out or Path("runs") / config.recipe, device=device)
     check_trackers(track)
     config = check_training(config, store, run, resume=resume, overwrite=overwrite)
+    began = run.init if resume else Path(init) if init is not None else None
+    if began is not None:
+        config = replace(config, system=config.system.removesuffix(INIT) + INIT)
     with team(pick_device(device)) as place:
-        pieces = assemble(config, store, run.folder, place)
+        going_on = resume and list_checkpoints(run.folder)
+        pieces = assemble(config, store, run.folder, place, None if going_on else began)
         wait_for_all()  # each process has seen the folder as it was before rank 0 changes it
         if rank() != 0:
             fit(pieces, resume=resume)
@@ -125,9 +142,11 @@ def train(
             if overwrite and not resume:
                 run.clear()
             watch(Progress(0, pieces.steps))
+            for text in pieces.initial.sentences() if pieces.initial else []:
+                watch(Progress(0, pieces.steps, note=text))
             if short := pieces.clips.left_out + pieces.health.clips.left_out:
                 text = f"{short} of the episodes are shorter than a clip and are left out"
                 watch(Progress(0, pieces.steps, warning=text))
             with tracking(track, run.folder, config, watch) as told:
-                fit(pieces, resume=resume, watch=told, around=partial(_told, run, config, store))
+                fit(pieces, resume=resume, watch=told, around=partial(_told, run, config, store, began))
     return run

@@ -7,6 +7,7 @@ tracking.json    which services they were sent to besides, and how far; wandb/ i
 results.jsonl    one row per measured thing, only ever appended
 manifest*.json   the start-goal pairs of the last planning, one file for each repetition
 films/, explain/, pictures/, bench/   what evaluations drew
+onnx/, onnx-int8/   what `lrc export` wrote
 
 Nothing is read before it is asked for: a run that is about to be trained is a `Run` too.
 """
@@ -47,7 +48,17 @@ from lrc_jepa.rows import Row, append_rows, read_rows
 from lrc_jepa.training.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
 
 CONFIG, RESULTS = "config.json", "results.jsonl"
-FOLDERS = ("checkpoints", "tensorboard", "films", "explain", "pictures", "bench", "wandb")
+FOLDERS = (
+    "checkpoints",
+    "tensorboard",
+    "films",
+    "explain",
+    "pictures",
+    "bench",
+    "wandb",
+    "onnx",
+    "onnx-int8",
+)
 FILES = (CONFIG, "metrics.jsonl", "tracking.json", RESULTS)
 PAIRS = "manifest*.json"
 ENCODED = 128  # frames encoded at a time
@@ -232,11 +243,20 @@ class Run:
         with lock(self.folder):
             yield
 
-    def describe(self, config: RunConfig, data: Path) -> None:
-        """Write down what this run is, before it starts."""
+    def describe(self, config: RunConfig, data: Path, init: Path | None = None) -> None:
+        """Write down what this run is, before it starts, and the run whose weights it begins with."""
         self.folder.mkdir(parents=True, exist_ok=True)
         described = {"config": to_dict(config), "config_hash": config.digest(), "data": str(data.resolve())}
-        write_json(self.folder / CONFIG, described)
+        began = {} if init is None else {"init": str(init.resolve())}
+        write_json(self.folder / CONFIG, described | began)
+
+    @property
+    def init(self) -> Path | None:
+        """The trained run whose weights this one began with."""
+        if not (self.folder / CONFIG).is_file():
+            return None
+        described = read_json(self.folder / CONFIG, f"run {self.folder}")
+        return Path(described["init"]) if "init" in described else None
 
     def clear(self) -> None:
         """Remove all that belongs to an earlier run; anything else in the folder stays."""

@@ -27,7 +27,7 @@ from lrc_jepa.data.store import Store
 from lrc_jepa.envs import WORLDS
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import read_tree
-from lrc_jepa.library import check_training, fit_actions, train
+from lrc_jepa.library import check_init, check_training, fit_actions, train
 from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.models.backbones import without_weights
 from lrc_jepa.objectives.terms import TERMS
@@ -37,12 +37,14 @@ from lrc_jepa.training.assemble import count_batches, total_steps
 from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint
 from lrc_jepa.training.distributed import launch, launched, leads
 from lrc_jepa.training.estimate import estimate
+from lrc_jepa.training.initial import start_from
 from lrc_jepa.training.progress import Progress, Watcher
 from lrc_jepa.training.trackers import check_trackers
 
 EXAMPLES = (
     "lrc train tworoom-lrc-micro --data datasets/tworoom-clean --out runs/first",
     "lrc train tworoom-lrc-micro --model.context.queries 4 --train.lr 5e-4 --train.seed 1",
+    "lrc train robot-lrc-micro --data datasets/mine --init runs/large    # start from a trained model",
     "lrc train bridge-lrc-paper --dry-run",
     "lrc train --config runs/first --train.seed 1 --out runs/second",
 )
@@ -61,6 +63,8 @@ class TrainArgs:
     """Folder of the dataset; left out: datasets/WORLD-clean."""
     out: Path | None = None
     """Folder of the run; left out: runs/RECIPE."""
+    init: Path | None = None
+    """A trained run to start from: weights that fit are taken over, and it is said which are new."""
     resume: bool = False
     """Continue a run that was interrupted, to the same numbers."""
     overwrite: bool = False
@@ -138,6 +142,8 @@ def training_bar(config: RunConfig) -> Iterator[Watcher]:
                 bar.append(shown.enter_context(progress_bar(f"training {config.recipe}", progress.steps)))
             if progress.warning:
                 warn(progress.warning)
+            if progress.note:
+                say(progress.note)
             if progress.losses:
                 first = max(0, progress.step - log_every) if first < 0 else first
                 rate = (progress.step - first) * batch / (time.perf_counter() - began)
@@ -193,7 +199,7 @@ def main(argv: list[str]) -> dict[str, Any]:
 def work(args: TrainArgs) -> dict[str, Any]:
     """Train in this process, which may be one of several."""
     if args.dry_run:
-        return dry_run(args.resolve(), args.data)
+        return dry_run(args.resolve(), args.data, args.init)
     if args.print_config:
         tree = to_dict(args.resolve())
         say(json.dumps(tree, indent=2))
@@ -204,6 +210,7 @@ def work(args: TrainArgs) -> dict[str, Any]:
             config,
             store,
             run.folder,
+            init=args.init,
             resume=args.resume,
             overwrite=args.overwrite,
             device=args.device,
@@ -228,6 +235,7 @@ def prepare(args: TrainArgs) -> tuple[RunConfig, Store, Run]:
     check_trackers(args.track)
     run = Run(args.out or Path("runs") / args.recipe)
     resume, overwrite = args.resume, args.overwrite
+    check_init(args.init, resume=resume)
     run.check_free(resume=resume, overwrite=overwrite)
     store = Store(find_data(config, args.data, run if resume else None))
     config = check_training(config, store, run, resume=resume, overwrite=overwrite, processes=args.nproc)
@@ -245,7 +253,7 @@ def find_data(config: RunConfig, given: Path | None, resumed: Run | None = None)
     return given or usual
 
 
-def dry_run(config: RunConfig, data: Path | None) -> dict[str, Any]:
+def dry_run(config: RunConfig, data: Path | None, init: Path | None = None) -> dict[str, Any]:
     """Parameters by part, steps, and what time and memory a run would take on this machine."""
     batches = setting_of(config.world).clips // config.train.batch_size
     if data is not None:
@@ -254,6 +262,8 @@ def dry_run(config: RunConfig, data: Path | None) -> dict[str, Any]:
         batches = count_batches(config, store)
     unloaded = dataclasses.replace(config.model, backbone=without_weights(config.model.backbone))
     model = build_model(dataclasses.replace(config, model=unloaded))
+    for text in start_from(model, init).sentences() if init is not None else []:
+        say(text)
     parameters = count_parameters(model)
     steps = total_steps(config, batches)
     cost = estimate(config, model, steps)

@@ -26,6 +26,7 @@ from lrc_jepa.models.base import Model
 from lrc_jepa.objectives import Objective
 from lrc_jepa.training.distributed import check_shares, spread
 from lrc_jepa.training.health import HealthCheck
+from lrc_jepa.training.initial import Initial, start_from
 from lrc_jepa.training.network import Network
 from lrc_jepa.training.optim import make_optimizer
 from lrc_jepa.training.provenance import provenance
@@ -49,6 +50,8 @@ class Pieces:
     steps: int
     device: torch.device
     precision: torch.dtype
+    initial: Initial | None = None
+    """The trained model that the first weights come from, where there is one."""
     first_total: float | None = None
     """The loss of the first step: what an explosion is measured against."""
 
@@ -98,11 +101,14 @@ def count_batches(config: RunConfig, store: Store) -> int:
     return order_batches(clips.episode_of, config.train).per_epoch
 
 
-def assemble(config: RunConfig, store: Store, run: Path, device: torch.device) -> Pieces:
-    """Build everything a run needs; whatever cannot work is refused here."""
+def assemble(
+    config: RunConfig, store: Store, run: Path, device: torch.device, init: Path | None = None
+) -> Pieces:
+    """Build everything a run needs; whatever cannot work is refused here. `init` gives the first weights."""
     check_data(config, store)
     split = Split.by_episode(store, config.clip)
     model: Model = build_model(config).to(device)
+    initial = None if init is None else start_from(model, init)
     deployment = Deployment.of(model.spec, store, split.train)
     normalizer = deployment.normalizer
     columns = clip_columns(store, model, config.model.proprio, config.model.proprio_dim)
@@ -130,7 +136,9 @@ def assemble(config: RunConfig, store: Store, run: Path, device: torch.device) -
             split=split.digest(),
             world=store.world,
             backbone=home_of(config.model.backbone),
-        ),
+        )
+        | ({} if initial is None else {"init": initial.to_json()}),
+        initial=initial,
         steps=total_steps(config, order_batches(clips.episode_of, config.train).per_epoch),
         device=device,
         precision=choose_precision(config.train.precision, device),

@@ -15,6 +15,8 @@ class Progress:
     losses: dict[str, float] | None = None
     health: dict[str, float] | None = None
     warning: str | None = None
+    note: str | None = None
+    """Something to know that is no warning."""
 
 
 Watcher = Callable[[Progress], None]

@@ -60,6 +60,9 @@ def resume_run(pieces: Pieces, watch: Watcher) -> int:
         if checkpoint.provenance["data"] != pieces.origin["data"]:
             raise BadInput(f"{pieces.run} was trained on another dataset; it cannot be resumed")
         pieces.model.load_state_dict(checkpoint.model.state_dict())
+        pieces.origin |= {
+            key: checkpoint.provenance[key] for key in ("init",) if key in checkpoint.provenance
+        }
         pieces.first_total = float(state.pop("first_total"))
         restore_optimizer(pieces.model, pieces.optimizer, state)
         return checkpoint.step

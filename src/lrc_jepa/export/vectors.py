@@ -1,0 +1,52 @@
+"""Golden vectors as the model itself answers them, before it becomes a file."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from lrc_jepa.arrays import Array, Frames
+from lrc_jepa.data.deployment import Deployment
+from lrc_jepa.export.graphs import Encoder, Rebuild
+from lrc_jepa.models.compact import Compact
+from lrc_jepa.pixels import channels_first
+from lrc_jepa.plan.rollout import Rollout
+
+FRAMES, PROBLEMS, PLANS, BLOCKS = 4, 2, 3, 4
+CPU = torch.device("cpu")
+
+
+def scenes(rng: np.random.Generator, count: int, height: int, width: int) -> Frames:
+    """Frames (count,height,width,3) of large patches with some noise: every kind of edge a camera sees."""
+    cells = rng.integers(0, 256, (count, 5, 7, 3))
+    rows, columns = (np.arange(side) * cells // side for side, cells in ((height, 5), (width, 7)))
+    noise = rng.integers(-20, 21, (count, height, width, 3))
+    return np.clip(cells[:, rows[:, None], columns] + noise, 0, 255).astype(np.uint8)
+
+
+@torch.inference_mode()
+def golden_vectors(model: Compact, deployment: Deployment) -> dict[str, Array]:
+    """Questions and the model's answers, as `runtime.golden.replay` reads them; always the same for a model."""
+    rng, spec = np.random.default_rng(0), deployment.spec
+    side = spec.image_size
+    camera = scenes(rng, 2, side + side // 3, 2 * side + 1)
+    frames = scenes(rng, FRAMES, side, side)
+    found: dict[str, Array] = {"camera": camera, "frames": frames}
+    found["seen"] = np.moveaxis(deployment.see(camera, CPU).numpy(), 1, -1)
+    answer = Encoder(model)(torch.from_numpy(frames))
+    z, u = answer if isinstance(answer, tuple) else (answer, answer.new_zeros(FRAMES, 0, spec.width))
+    found |= {"z": z.numpy(), "u": u.numpy()}
+    if model.decoder is not None:
+        found["picture"] = Rebuild(model)(z, u).numpy()
+    plans = torch.from_numpy(
+        rng.standard_normal((PROBLEMS, PLANS, BLOCKS + spec.history, spec.action_dim), np.float32)
+    )
+    found["plans"] = plans.numpy()
+    for name, length in (("first", 1), ("full", spec.history)):
+        seen = scenes(rng, PROBLEMS * length, side, side)
+        past = model.encode(channels_first(seen.reshape(PROBLEMS, length, side, side, 3)))
+        blocks = torch.from_numpy(rng.standard_normal((PROBLEMS, length - 1, spec.action_dim), np.float32))
+        states = torch.stack(list(Rollout(model, past, blocks, "plain").steps(plans)), dim=2)
+        imagined = {"past": past[:, :, 0], "blocks": blocks, "imagined": states[..., 0, :]}
+        found |= {f"{name}_{part}": tensor.numpy() for part, tensor in imagined.items()}
+    return found

@@ -1,0 +1,118 @@
+"""The folder that `lrc export` wrote, with its graphs loaded: frames in, latents, predictions and pictures out."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from lrc_jepa.arrays import Frames
+from lrc_jepa.errors import BadInput
+from lrc_jepa.runtime.box import Plans
+from lrc_jepa.runtime.frames import to_square
+from lrc_jepa.runtime.metadata import Metadata
+
+ENCODER, PREDICTOR, DECODER = "encoder.onnx", "predictor.onnx", "decoder.onnx"
+ENCODED = 64  # frames encoded at a time
+Latents = NDArray[np.float32]
+
+
+class Exported:
+    """A compact world model: one vector z a frame. Shapes as in `types`, without the axis of tokens."""
+
+    def __init__(self, folder: Path | str, *, threads: int = 0) -> None:
+        """`threads` is how many cores a graph may use, 0: all."""
+        self.folder, self.threads = Path(folder), threads
+        self.metadata = Metadata.read(self.folder)
+        self.shape, self.box = self.metadata.shape, self.metadata.box()
+
+    def _session(self, name: str) -> onnxruntime.InferenceSession:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self.threads
+        try:
+            return onnxruntime.InferenceSession(
+                self.folder / name, options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # noqa: BLE001 - onnxruntime has no common base for what it raises
+            said = str(error).splitlines()[0]
+            raise BadInput(f"exported model {self.folder}: {name} cannot be loaded ({said})") from None
+
+    @cached_property
+    def _encoder(self) -> onnxruntime.InferenceSession:
+        return self._session(ENCODER)
+
+    @cached_property
+    def _predictor(self) -> onnxruntime.InferenceSession:
+        return self._session(PREDICTOR)
+
+    @cached_property
+    def _decoder(self) -> onnxruntime.InferenceSession:
+        if DECODER not in self.metadata.files:
+            raise BadInput(f"the exported model {self.folder} has no decoder")
+        return self._session(DECODER)
+
+    def see(self, frames: Frames) -> Frames:
+        """A camera's frames (n,h,w,3), cut and scaled as the training data were -> (n,s,s,3)."""
+        if frames.ndim != 4 or frames.shape[3] != 3 or frames.dtype != np.uint8:
+            raise BadInput(
+                f"a camera's frames are uint8 (h, w, 3) or (B, h, w, 3), not {frames.dtype} {frames.shape}"
+            )
+        size, crop = self.shape.image_size, self.metadata.deployment["crop"]
+        if frames.shape[1:3] == (size, size):
+            return frames
+        return np.stack([to_square(frame, size, crop) for frame in frames])
+
+    def _encoded(self, frames: Frames) -> list[Latents]:
+        """Every stream of frames (n,h,w,3)."""
+        seen = self.see(frames)
+        parts: list[Any] = [
+            self._encoder.run(None, {"frames": seen[first : first + ENCODED]})
+            for first in range(0, len(seen), ENCODED)
+        ]
+        return [np.concatenate(stream) for stream in zip(*parts, strict=True)]
+
+    def encode(self, frames: Frames) -> Latents:
+        """Frames (n,h,w,3) uint8 of any size -> z (n,D), which is all that planning reads."""
+        return self._encoded(frames)[0]
+
+    def factor(self, frames: Frames) -> tuple[Latents, Latents]:
+        """Frames (n,h,w,3) -> z (n,D) and u (n,Q,D), Q may be 0."""
+        z, *rest = self._encoded(frames)
+        return z, rest[0] if rest else np.zeros((len(z), 0, self.shape.width), np.float32)
+
+    def step(self, past: Latents, actions: Plans) -> Latents:
+        """(n,k,D), normalised blocks (n,k,A) -> (n,D) for k <= K; `actions[:, i]` leaves frame i."""
+        (moved,) = self._predictor.run(None, {"past": past, "actions": actions})
+        return np.asarray(moved)
+
+    def decode(self, z: Latents, u: Latents) -> NDArray[np.float32]:
+        """z (n,D) and u (n,Q,D) -> pictures (n,h,w,3) in [0, 1]."""
+        given = {"z": z, "u": u} if self.shape.context else {"z": z}
+        (pictures,) = self._decoder.run(None, given)
+        return np.asarray(pictures)
+
+    def imagine(self, past: Latents, blocks: Plans, plans: Plans) -> Latents:
+        """History (B,k,D), the blocks (B,k-1,A) between, plans (B,S,H,A) -> the states after each block (B,S,H,D)."""
+        owner = np.repeat(np.arange(len(past)), plans.shape[1])
+        flat = plans.reshape(len(owner), *plans.shape[2:])
+        chunks = range(0, len(owner), self.metadata.rows)
+        parts = [
+            self._roll(past[owner[rows]], blocks[owner[rows]], flat[rows])
+            for rows in (slice(first, first + self.metadata.rows) for first in chunks)
+        ]
+        return np.concatenate(parts).reshape(*plans.shape[:3], -1)
+
+    def _roll(self, past: Latents, blocks: Plans, plans: Plans) -> Latents:
+        """(n,k,D), (n,k-1,A), (n,H,A) -> (n,H,D); at each step the last K states and the blocks that leave them."""
+        known, longest = past.shape[1], self.shape.history
+        states, done = past, np.concatenate([blocks, plans], axis=1)
+        for newest in range(known, known + plans.shape[1]):
+            first = max(0, newest - longest)
+            window, left = states[:, first:newest], done[:, first:newest]
+            moved = self.step(np.ascontiguousarray(window), np.ascontiguousarray(left))
+            states = np.concatenate([states, moved[:, None]], axis=1)
+        return states[:, known:]
