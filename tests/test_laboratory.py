@@ -187,6 +187,8 @@ def test_probes_are_split_by_episode_and_carry_a_control(store):
     fit, test = draw_frames(store, ProbeConfig(frames=400))
     episode = lambda rows: set(np.searchsorted(store.ep_offset, rows, side="right") - 1)  # noqa: E731
     assert len(fit) + len(test) == 400 and not episode(fit) & episode(test)
+    with pytest.raises(BadInput, match=r"1 frames of .*: probes need more --frames"):
+        draw_frames(store, ProbeConfig(frames=1))
     x = np.random.default_rng(0).normal(size=(300, 3))
     rows = probe_table({"z": (x[:200], x[200:])}, {"q": (x[:200, :1], x[200:, :1])}, 0, ["ridge"])
     truth, control = rows

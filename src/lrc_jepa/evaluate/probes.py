@@ -75,7 +75,10 @@ def draw_frames(store: Store, config: ProbeConfig) -> tuple[Array, Array]:
     tested = order[: max(1, round(config.test_share * store.episodes))]
     test = np.isin(episode, tested)
     if test.all() or not test.any():
-        raise BadInput(f"dataset {store.path} has too few episodes to split for probes")
+        raise BadInput(
+            f"{len(rows)} frames of {store.path} are not of episodes to fit on and of others to test on: "
+            "probes need more --frames, or a dataset of more episodes"
+        )
     return rows[~test], rows[test]
 
 
