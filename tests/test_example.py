@@ -64,7 +64,7 @@ def test_the_package_brings_a_system_a_model_and_a_term(added):
     assert get_recipe("pusht-residual-paper").model.latent == 192
 
 
-def test_help_train_plan_and_report_know_it(added, store, tmp_path, monkeypatch, capsys):
+def test_help_train_plan_report_and_sweep_know_it(added, store, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit):
         cli.run(["train", "--help"])
@@ -75,6 +75,8 @@ def test_help_train_plan_and_report_know_it(added, store, tmp_path, monkeypatch,
     cli.run(["report", "run", "--out", "page", "--json"])
     page = next(Path("page").rglob("*.html")).read_text()
     assert json.loads(capsys.readouterr().out) and "residual" in page
+    cli.run(["sweep", "--systems", "lrc", "residual", "--size", "debug", "--dry-run"])
+    assert "residual" in capsys.readouterr().out
 
 
 def test_its_system_keeps_the_contract(added, store, tmp_path):

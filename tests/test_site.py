@@ -90,7 +90,7 @@ def test_tutorials_run(page, run, store, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before, names = dict(SYSTEMS), {"__name__": "page"}
     text = page.read_text()
-    assert text.startswith("---\njupytext:") and SCALED.search(text)
+    assert text.startswith("---\njupyter:\n  jupytext:") and SCALED.search(text)
     try:
         for cell in re.findall(r"```python\n(.*?)```", SCALED.sub(r"\1\2", text), flags=re.S):
             exec(compile(cell, page.name, "exec"), names)
