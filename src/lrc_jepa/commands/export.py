@@ -10,6 +10,7 @@ from lrc_jepa.arguments import parse
 from lrc_jepa.bounds import Natural
 from lrc_jepa.console import say, table
 from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import need
 from lrc_jepa.options import Positional
 
 ABOUT = (
@@ -48,10 +49,7 @@ class ExportArgs:
 def main(argv: list[str]) -> dict[str, Any]:
     """Export, or check what was exported."""
     args = parse(ExportArgs, argv, "export", ABOUT, examples=EXAMPLES)
-    try:
-        import onnxruntime  # noqa: F401 - asked for before anything is loaded
-    except ImportError:
-        raise BadInput("exported models need onnxruntime: pip install 'lrc-jepa[export]'") from None
+    need("onnxruntime", "lrc export")  # asked for before anything is loaded
     return check(args.run) if args.check else export(args)
 
 

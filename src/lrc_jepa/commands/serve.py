@@ -12,7 +12,7 @@ from lrc_jepa.arguments import parse
 from lrc_jepa.bounds import Positive, Range
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import say
-from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import need
 from lrc_jepa.options import Positional, Unprefixed
 from lrc_jepa.plan.planners import check_planning
 from lrc_jepa.run import Run, load
@@ -60,11 +60,11 @@ def main(argv: list[str]) -> dict[str, Any]:
 
 def work(args: ServeArgs) -> dict[str, Any]:
     """Load, check, say where, serve."""
-    try:
-        from lrc_jepa.serve.server import PolicyServer, check_door
-        from lrc_jepa.serve.session import Session, metadata
-    except ModuleNotFoundError as error:
-        raise BadInput(f"the server needs {error.name}: pip install 'lrc-jepa[serve]'") from None
+    for module in ("websockets", "msgpack"):
+        need(module, "lrc serve")
+    from lrc_jepa.serve.server import PolicyServer, check_door
+    from lrc_jepa.serve.session import Session, metadata
+
     token = os.environ.get("LRC_SERVE_TOKEN", "")
     check_door(args.host, token)
     run = load(args.run, device=args.device, unbounded=args.unbounded)

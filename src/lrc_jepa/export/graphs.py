@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import need
 from lrc_jepa.models.base import Model
 from lrc_jepa.models.compact import Compact
 from lrc_jepa.protocols import Factored
@@ -104,12 +105,8 @@ def graphs(model: Compact, context: int) -> list[Graph]:
 
 def onnx_library() -> Any:
     """The onnx package, if it and all that exporting needs are installed."""
-    try:
-        import onnx
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise BadInput(f"exporting needs the package {error.name}: pip install 'lrc-jepa[export]'") from None
-    return onnx
+    need("onnxscript", "exporting")
+    return need("onnx", "exporting")
 
 
 @contextmanager
