@@ -24,6 +24,8 @@ from lrc_jepa.training.assemble import assemble
 from lrc_jepa.training.loop import fit
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+# A virtual machine may announce AMX that it does not let run: bfloat16 would end the process.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 torch.set_num_threads(1)  # tiny tensors: a second thread costs more than it brings
 
 DEBUG = get_recipe("tworoom-lrc-debug")

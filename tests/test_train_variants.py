@@ -10,6 +10,7 @@ from lrc_jepa.data.synthetic import synthetic_store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models.blocks import BatchNorm
 from lrc_jepa.recipes import get_recipe
+from lrc_jepa.training import assemble
 from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint
 from lrc_jepa.training.feed import Feed
 from lrc_jepa.training.loop import fit, train_step
@@ -110,3 +111,11 @@ def test_a_run_so_trained_can_be_resumed_to_the_same_weights(train, data, tmp_pa
     newest.rename(tmp_path / "away")
     fit(pieces_of(config, data, tmp_path / "run"), resume=True)
     assert load_checkpoint(newest).digest == load_checkpoint(last).digest
+
+
+def test_a_processor_that_bfloat16_would_end_is_refused(monkeypatch):
+    monkeypatch.setattr(assemble, "multiplies_bfloat16", lambda: False)
+    cpu = torch.device("cpu")
+    with pytest.raises(BadInput, match="float32"):
+        assemble.choose_precision("bfloat16", cpu)
+    assert assemble.choose_precision("auto", cpu) is torch.float32

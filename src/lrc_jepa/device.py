@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from functools import cache
+
 import torch
 from torch import nn
 
@@ -25,3 +29,14 @@ def device_of(model: object) -> torch.device:
     """Where a model's weights are; one without weights is wherever its input is, and that is the CPU."""
     weights = next(model.parameters(), None) if isinstance(model, nn.Module) else None
     return torch.device("cpu") if weights is None else weights.device
+
+
+@cache
+def multiplies_bfloat16() -> bool:
+    """Whether the processor survives a product in bfloat16.
+
+    A virtual machine may announce instructions that it does not let run, and who uses them is ended: so a
+    child tries it.
+    """
+    product = "import torch; x = torch.ones(64, 64, dtype=torch.bfloat16); x @ x"
+    return subprocess.run([sys.executable, "-c", product], capture_output=True, check=False).returncode == 0

@@ -18,6 +18,7 @@ from lrc_jepa.data.deployment import Deployment
 from lrc_jepa.data.features import clip_columns
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store
+from lrc_jepa.device import multiplies_bfloat16
 from lrc_jepa.envs import WORLDS
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models import build_model
@@ -70,6 +71,11 @@ def total_steps(config: RunConfig, batches: int) -> int:
 def choose_precision(name: str, device: torch.device) -> torch.dtype:
     """bfloat16 where asked for, or where a GPU has it; float32 elsewhere."""
     if name == "bfloat16":
+        if device.type == "cpu" and not multiplies_bfloat16():
+            raise BadInput(
+                "this processor announces bfloat16 instructions that it cannot run: take --train.precision float32, "
+                "or set ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 in the environment"
+            )
         return torch.bfloat16
     fast = device.type == "cuda" and torch.cuda.is_bf16_supported()
     return torch.bfloat16 if name == "auto" and fast else torch.float32
