@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +79,8 @@ def _width(values: Array) -> int:
 def joined(columns: Mapping[str, Array], names: list[str]) -> Array:
     """Columns (T,...) side by side (T,s), as exact as they are."""
     length = len(columns[names[0]])
+    if any(len(columns[name]) != length for name in names) or len(columns["action"]) < length - 1:
+        raise BadInput("its columns have different numbers of rows")
     return np.concatenate([np.asarray(columns[name]).reshape(length, -1) for name in names], axis=1)
 
 
@@ -268,7 +269,9 @@ class WorldFinder:
         """Which look the first frames of some episodes have, and how far from it they are in grey levels."""
         shown, states = [], []
         for number, columns in episodes[:PICTURES]:
-            frame = next(islice(source.frames(number), 1))
+            frame = next(source.frames(number), None)
+            if frame is None:
+                raise BadInput(f"episode {number} has no frames")
             shown.append(to_square(frame, options.size, crop_of(source, options)).astype(np.float64))
             states.append(joined(columns, names)[0])
         apart = []
