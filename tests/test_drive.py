@@ -11,7 +11,8 @@ from lrc_jepa.drive.faults import KINDS, LASTS, FaultyRobot
 from lrc_jepa.drive.simulator import Simulator
 from lrc_jepa.lines import read_lines
 
-SMALL = ["--samples", 8, "--elites", 2, "--iterations", 1, "--threads", 1, "--budget", 10]
+SEARCH = ["--plan.samples", 8, "--plan.elites", 2, "--plan.iterations", 1, "--plan.budget", 10]
+SMALL = [*SEARCH, "--threads", 1]
 
 
 def test_a_run_is_driven_and_every_period_is_written_down(run, tmp_path, capsys):

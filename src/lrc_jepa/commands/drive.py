@@ -60,7 +60,7 @@ class DriveArgs:
     unbounded: bool = False
     """Plan with a checkpoint that has no action bounds; without this it is refused."""
     loop: Unprefixed[Settings] = Settings(fallback="zero")
-    plan: Unprefixed[PlanConfig] = PlanConfig()
+    plan: PlanConfig = PlanConfig()
     """The search; what is left out is as the run's own recipe says:"""
 
 

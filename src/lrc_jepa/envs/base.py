@@ -36,7 +36,11 @@ class BaseTask(Task):
     action_high: Array
     named_factors: tuple[str, ...]
 
-    def __init_subclass__(cls, *, name: str, states: int, actions: int, factors: tuple[str, ...]) -> None:
+    def __init_subclass__(
+        cls, *, name: str = "", states: int = 0, actions: int = 0, factors: tuple[str, ...] = ()
+    ) -> None:
+        if not name:  # a variation of a task, which has said all this
+            return
         cls.name, cls.state_dim, cls.named_factors = name, states, factors
         cls.action_low = np.full(actions, -1.0, np.float32)
         cls.action_high = np.full(actions, 1.0, np.float32)

@@ -82,7 +82,7 @@ def keep(rows: Iterable[Row], metrics: list[Row], store: Store, where: Path, var
         **{name: getattr(first, name) for name in COPIED},
         seed=first.train_seed,
         steps=first.step,
-        minutes=round(sum(times) / 60, 2) if times else None,
+        minutes=round(sum(times) / 60, 4) if times else None,
         criterion=criterion,
         outcomes=_string(own, criterion),
         strict={name: _string(own, name) for name in own[0].success if name != criterion},

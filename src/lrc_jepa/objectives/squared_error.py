@@ -12,23 +12,29 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 
 class _SquaredError(torch.autograd.Function):
     """The value, and w d kept for the gradient."""
 
-    @staticmethod
-    def forward(ctx: Any, made: Tensor, truth: Tensor, weight: Tensor | None) -> Tensor:
-        """Frames (B,T,3,h,w) twice, weights that broadcast to them -> scalar."""
-        apart = made - truth
-        weighted = apart if weight is None else apart * weight
-        ctx.save_for_backward(weighted)
-        return _products(weighted, apart).sum() / apart.numel()
+    generate_vmap_rule = True  # many small networks are trained as one by vmap (evaluate/theory)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+    def forward(made: Tensor, truth: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Frames (B,T,3,h,w) twice, weights that broadcast to them -> scalar, and w d."""
+        apart = made - truth
+        weighted = apart if weight is None else apart * weight
+        return _products(weighted, apart).sum() / apart.numel(), weighted
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        """Keep w d."""
+        _, weighted = output
+        ctx.mark_non_differentiable(weighted)
+        ctx.save_for_backward(weighted)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
         """Only what was made has a gradient."""
         (weighted,) = ctx.saved_tensors
         return weighted * (2 * gradient / weighted.numel()), None, None
@@ -43,5 +49,6 @@ def _products(x: Tensor, y: Tensor) -> Tensor:
 def squared_error(made: Tensor, truth: Tensor, weight: Tensor | None = None) -> Tensor:
     """mean w (made - truth)^2 in float32, w = 1 where it is left out; frames (B,T,3,h,w)."""
     with torch.autocast(made.device.type, enabled=False):
-        value: Tensor = _SquaredError.apply(made.float(), truth.float(), weight)  # type: ignore[no-untyped-call]
+        error = _SquaredError.apply(made.float(), truth.float(), weight)  # type: ignore[no-untyped-call]
+    value: Tensor = error[0]
     return value
