@@ -267,16 +267,17 @@ class WorldFinder:
         names: list[str],
     ) -> tuple[Appearance, float]:
         """Which look the first frames of some episodes have, and how far from it they are in grey levels."""
-        shown, states = [], []
+        shown, states, side = [], [], PUBLISHED_SIDE
         for number, columns in episodes[:PICTURES]:
             frame = next(source.frames(number), None)
             if frame is None:
                 raise BadInput(f"episode {number} has no frames")
             shown.append(to_square(frame, options.size, crop_of(source, options)).astype(np.float64))
             states.append(joined(columns, names)[0])
+            side = min(side, frame.shape[0])
         apart = []
         for kind in LOOKS:
-            look = Appearance(kind, recorded=max(8, min(frame.shape[0], PUBLISHED_SIDE)))
+            look = Appearance(kind, recorded=max(8, side))
             drawn = put(world.make(look), np.stack(states)).render(options.size)
             apart.append(float(np.abs(drawn - np.stack(shown)).mean()))
             if apart[-1] < NEAR:
