@@ -110,7 +110,7 @@ def test_a_missing_package_is_told_when_it_is_used(monkeypatch):
 
 def test_doctor_tells_which_build_of_torch_fits():
     assert not route(False, None).remedy and not route(True, "12.8").remedy
-    assert "whl/cpu" in route(False, "12.8").remedy and "force-reinstall" in route(True, None).remedy
+    assert "CPU build" in route(False, "12.8").remedy and "force-reinstall" in route(True, None).remedy
 
 
 def test_rank_correlation_is_spearmans_with_ties():

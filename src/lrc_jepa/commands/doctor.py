@@ -27,7 +27,6 @@ from lrc_jepa.plan.problem import Box, Problem, episode_generators
 from lrc_jepa.recipes import get_recipe
 
 CORE = ("torch", "numpy", "safetensors", "rich", "pillow")
-CPU_BUILD = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 LEAST_DISK = 5e9  # bytes a micro experiment may want
 
 
@@ -64,9 +63,8 @@ def route(driver: bool, built_for: str | None) -> Finding:
         remedy = "pip install --force-reinstall torch (the build of your CUDA: pytorch.org)"
         return Finding("torch build", "CPU, though an NVIDIA driver is here", remedy)
     if built_for:
-        return Finding(
-            "torch build", f"CUDA {built_for}, and no driver is here", f"{CPU_BUILD} saves gigabytes"
-        )
+        remedy = "torch's CPU build saves gigabytes (choose CPU at pytorch.org)"
+        return Finding("torch build", f"CUDA {built_for}, and no driver is here", remedy)
     return Finding("torch build", "CPU, and no NVIDIA driver is here")
 
 
