@@ -12,7 +12,8 @@ from playwright.sync_api import sync_playwright
 from lrc_jepa.studio.messages import read_picture
 
 LIMIT = 60_000  # milliseconds that anything may take
-SCREENS = {"desk": (1280, 900, "light"), "phone": (390, 844, "dark")}
+SIZES = {"desk": (1280, 900), "phone": (390, 844)}
+SCREENS = [f"{size}, {scheme}" for size in SIZES for scheme in ("light", "dark")]
 
 
 @contextmanager
@@ -28,11 +29,12 @@ def chromium():
 
 
 @contextmanager
-def opened(browser, address, screen="desk", part=""):
+def opened(browser, address, screen="desk, light", part=""):
     """The page on one of the screens; at the end it must have had no fault and asked nobody else."""
-    width, height, scheme = SCREENS[screen]
+    size, scheme = screen.split(", ")
+    width, height = SIZES[size]
     context = browser.new_context(
-        viewport={"width": width, "height": height}, color_scheme=scheme, has_touch=screen == "phone"
+        viewport={"width": width, "height": height}, color_scheme=scheme, has_touch=size == "phone"
     )
     page = context.new_page()
     page.set_default_timeout(LIMIT)

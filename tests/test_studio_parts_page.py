@@ -54,7 +54,7 @@ def test_u_is_swapped(browser, address, screen):
 
 
 def test_the_curtain_hides_the_world_until_it_is_lifted(browser, address):
-    with opened(browser, address, "phone", "imagine") as page:
+    with opened(browser, address, "phone, dark", "imagine") as page:
         page.locator(".dreamt canvas[data-painted]").wait_for()
         start = red_dot(pixels(page, ".dreamt canvas"))
         up = page.get_by_label("up", exact=True) if start[1] > 0.5 else page.get_by_label("down", exact=True)
@@ -99,7 +99,7 @@ def test_an_episode_is_scrubbed_and_marked(browser, address, data, varied, scree
 
 
 def test_curves_grow_before_ones_eyes(browser, run, data):
-    with served(true_run(run, data)) as (_, address), opened(browser, address, "desk", "runs") as page:
+    with served(true_run(run, data)) as (_, address), opened(browser, address, "desk, light", "runs") as page:
         line = page.locator("#runs svg[data-name=total] path").first
         line.wait_for()
         before = line.get_attribute("d")
