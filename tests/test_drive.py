@@ -44,6 +44,29 @@ def test_a_run_is_driven_and_every_period_is_written_down(run, tmp_path, capsys)
     assert len(sent) == 20 and np.abs(sent).max() <= 1
 
 
+def test_pairs_that_a_human_cut_off_are_not_counted(run, tmp_path, capsys):
+    (tmp_path / "stop").touch()
+    words = [
+        "drive",
+        run,
+        "--pairs",
+        2,
+        "--stop-file",
+        tmp_path / "stop",
+        "--log",
+        tmp_path / "log.jsonl",
+        *SMALL,
+    ]
+    code, out, err = lrc(*words, "--json", capsys=capsys)
+    assert code == 0, err
+    answer = json.loads(out)
+    assert (
+        answer["pairs"] == 0
+        and answer["success_rate"] is None
+        and answer["ended"].startswith("a human's word")
+    )
+
+
 REFUSED = [
     (["--env", "pusht"], "the run's data come from tworoom, not from pusht"),
     (["--lead", 9], "a plan of 5 blocks cannot be asked for 9 blocks ahead"),

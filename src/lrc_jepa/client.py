@@ -70,6 +70,7 @@ class Client:
             self._socket.send(pack(dict(observation)))
             return self._answer()
         except self._failures as error:
+            self.close()  # an answer that comes late would be taken for that to the next question
             raise BadInput(f"the policy at {self._address} does not answer ({error})") from None
 
     def _answer(self) -> dict[str, Any]:

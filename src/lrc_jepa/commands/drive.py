@@ -85,7 +85,7 @@ def work(args: DriveArgs) -> dict[str, Any]:
     settings.rate_for(run.checkpoint.deployment.describe())
     pairs = pairs_of(run.store, manifest)
     planner = PlannerProcess(
-        args.run, args.plan, device=args.device, unbounded=args.unbounded, threads=args.threads
+        run.path, args.plan, device=args.device, unbounded=args.unbounded, threads=args.threads
     )
     size = run.checkpoint.deployment.spec.image_size
     try:
@@ -143,7 +143,7 @@ def tell(args: DriveArgs, drives: Drives, manifest: Manifest, log: Path) -> dict
     table("driven", ["", "value"], [[name, str(value)] for name, value in shown.items()])
     if summary["why"].get("plan late") and not args.faults:
         slow = f"plans take {summary['plan_p99_ms']:.0f} ms (99 of 100 are faster)"
-        warn(f"{slow}: a longer --lead gives them time, fewer --samples need less")
+        warn(f"{slow}: a longer --lead gives them time, fewer --plan.samples need less")
     say(f"every period is in {log}")
     return {
         "run": str(args.run),

@@ -21,6 +21,7 @@ from lrc_jepa.envs import WORLDS
 from lrc_jepa.envs.appearance import Kind
 from lrc_jepa.errors import BadInput
 from lrc_jepa.experiments import EXPERIMENTS
+from lrc_jepa.files import digest
 from lrc_jepa.jobs.job import Job
 from lrc_jepa.library import recipe
 from lrc_jepa.options import Positional
@@ -136,8 +137,15 @@ class Cell:
     def name(self) -> str:
         """What tells it from the others."""
         changed = [f"{field.rpartition('.')[2]}={value}" for field, value in self.changes]
-        parts = (self.world, self.appearance, self.system, self.args.size, *changed, f"seed{self.seed}")
-        return file_name("-".join(parts))
+        # Long names are cut, and fields of two sections may have one name: the digest still tells them apart.
+        which = [digest(dict(self.changes))[:6]] if self.changes else []
+        shown = file_name("-".join((self.world, self.appearance, self.system, self.args.size, *changed)))
+        return "-".join((shown, *which, f"seed{self.seed}"))
+
+    @property
+    def measured(self) -> tuple[Any, ...]:
+        """What is done with it once it is trained, and on how much data."""
+        return self.args.lab, self.args.pairs, self.args.episodes
 
     @property
     def folder(self) -> Path:
@@ -174,7 +182,8 @@ def cells_of(args: SweepArgs) -> dict[str, Cell]:
             known = ", ".join(name for name, e in EXPERIMENTS.items() if e.measures)
             raise BadInput(f"there is no experiment {unknown!r} for --lab; there is {known}")
         for cell in _combined(part):
-            found.setdefault(cell.name, cell)
+            if found.setdefault(cell.name, cell).measured != cell.measured:
+                raise BadInput(f"two parts want {cell.name} with other values of lab, pairs or episodes")
     if not found:
         raise BadInput("name at least one world, appearance, system and seed")
     return dict(sorted(found.items(), key=lambda item: item[1].stands))
@@ -194,6 +203,8 @@ def _values(text: str) -> list[tuple[str, Any]]:
     field, _, values = text.partition("=")
     if not field or not values:
         raise BadInput(f"--vary wants FIELD=VALUE,VALUE and not {text!r}")
+    if field == "train.seed":
+        raise BadInput("seeds are varied by --seeds")
     return [(field, plain_value(value)) for value in values.split(",")]
 
 

@@ -41,6 +41,8 @@ class Link:
     def send(self, message: Message) -> None:
         """Send, or keep what cannot be sent yet for the next call."""
         data = pack(message)
+        if len(data) > LARGEST:
+            raise BadInput(f"a message of {len(data)} bytes is longer than {LARGEST}: take smaller frames")
         if len(self._out) + len(data) > KEPT:
             raise Closed("it takes no more messages")
         self._out += HEAD.pack(len(data)) + data

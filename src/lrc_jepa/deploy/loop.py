@@ -22,7 +22,7 @@ from lrc_jepa.deploy.planner import Aim, Fault, Planned, Planner, Seen
 from lrc_jepa.deploy.priority import ahead_of_others
 from lrc_jepa.deploy.robot import Clock, Observation, Robot, WallClock
 from lrc_jepa.deploy.settings import Settings
-from lrc_jepa.deploy.summary import Summary
+from lrc_jepa.deploy.summary import BY_HAND, Summary
 from lrc_jepa.errors import BadInput
 from lrc_jepa.plan.goals import ReadoutGoal
 
@@ -92,7 +92,7 @@ class Loop:
                     ended = self._ended()
             self.summary.ended = ended
         except KeyboardInterrupt:
-            self.summary.ended = "a human's word (interrupted)"
+            self.summary.ended = f"{BY_HAND} (interrupted)"
             raise
         finally:
             self.robot.stop()
@@ -103,7 +103,7 @@ class Loop:
         """Why the drive is over; empty while it is not."""
         asked, past = self.settings, self.clock.now() - self._begun
         if word := asked.word():
-            return f"a human's word ({word})"
+            return f"{BY_HAND} ({word})"
         if self._trouble and asked.fallback == "stop" and self._trouble not in WAITING:
             return f"stopped: {self._trouble}"
         if self._tries > TRIES:
@@ -248,7 +248,7 @@ class Loop:
 
     def _fallback(self) -> Actions | None:
         """What is sent when something is wrong; before anything was sent, and to stop, nothing."""
-        self._waited += self._at < len(self._plan)
+        self._waited += self._at < len(self._plan) or self._next is not None
         if self._last is None or self.settings.fallback == "stop":
             return None
         return self._last if self.settings.fallback == "hold" else self.zero

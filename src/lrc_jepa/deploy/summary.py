@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+BY_HAND = "a human's word"
 KEPT = 100_000  # newest latencies that percentiles are of
 
 
@@ -56,6 +57,11 @@ class Summary:
         self.actions += not why
         if why:
             self.why[why] += 1
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether a human ended it."""
+        return self.ended.startswith(BY_HAND)
 
     def add(self, other: Summary) -> None:
         """Take in another drive."""

@@ -42,6 +42,7 @@ class FaultyRobot:
         return seen
 
     def _begin(self, seen: Observation | None) -> None:
+        self._end()
         self._kind = KINDS[sum(self.done.values()) % len(KINDS)]
         self._begun, self._frozen = self._periods, seen
         self.done[self._kind] += 1

@@ -58,8 +58,12 @@ def drive_all(
     for number, pair in pairs.items():
         aim = robot.begin(pair, 1 / settings.rate_for(facts))
         planner.wait()  # one that a fault has ended
-        drives.summary.add(Loop(driven, planner, aim, settings, log, episode=number).run())
-        _take(drives, number, robot.finish())
+        summary = Loop(driven, planner, aim, settings, log, episode=number).run()
+        drives.summary.add(summary)
+        result = robot.finish()
+        if summary.by_hand:  # neither this pair nor those after it were tried to the end
+            break
+        _take(drives, number, result)
         drives.faults = driven.done if isinstance(driven, FaultyRobot) else {}
         progress(drives)
     return drives
