@@ -108,6 +108,14 @@ def test_a_missing_package_is_told_when_it_is_used(monkeypatch):
         need("no_such_package_at_all", "this")
 
 
+def test_a_package_that_is_here_and_fails_says_why(tmp_path, monkeypatch):
+    (tmp_path / "zarr.py").write_text("raise ImportError('libGL.so.1: cannot open shared object file')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "zarr", raising=False)
+    with pytest.raises(ImportError, match="libGL"):
+        need("zarr", "reading zarr")
+
+
 def test_doctor_tells_which_build_of_torch_fits():
     assert not route(False, None).remedy and not route(True, "12.8").remedy
     assert "CPU build" in route(False, "12.8").remedy and "force-reinstall" in route(True, None).remedy

@@ -14,6 +14,8 @@ from lrc_jepa.bench import studio as studio_bench
 from lrc_jepa.data.store import Store, StoreWriter
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.surprise import surprise
+from lrc_jepa.files import write_bytes
+from lrc_jepa.lines import to_line
 from lrc_jepa.models.attention import attention_maps
 from lrc_jepa.models.blocks import MultiHeadAttention
 from lrc_jepa.run import Run, load
@@ -288,6 +290,9 @@ def test_curves_grow_while_a_run_trains(tmp_path):
     MetricsLog(tmp_path, 10).close()  # a run that was resumed from step 10
     assert found.refresh() and found.curves("train")["steps"] == [10]
     log.close()
+    longer = b"".join(to_line({"step": step, "kind": "train", "total": 5.0}) for step in (1, 2, 3, 4, 5))
+    write_bytes(tmp_path / "metrics.jsonl", longer)  # another run in its place, and a longer one
+    assert found.refresh() and found.curves("train")["steps"] == [1, 2, 3, 4, 5]
 
 
 def test_runs_beside_each_other_are_listed_and_no_others(run, tmp_path):

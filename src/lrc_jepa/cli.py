@@ -27,7 +27,7 @@ from lrc_jepa.files import finite
 COMMANDS = {
     "demo": "collect, train, plan and report on TwoRoom in one go, on two CPU cores",
     "collect": "make a dataset in a simulated world",
-    "data": "info, validate, import, export; frozen features, object masks",
+    "data": "look at, validate, import, export, convert, cut and join datasets",
     "train": "train a recipe on a dataset",
     "import-checkpoint": "read weights that were trained elsewhere (the public LeWM's)",
     "sweep": "train and measure systems, worlds, looks and seeds in all combinations, and compare them",

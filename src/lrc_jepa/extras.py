@@ -83,8 +83,7 @@ def need(module: str, purpose: str) -> Any:
     """A module of a package that an extra brings; missing, one sentence says how to get it."""
     try:
         return import_module(module)
-    except ImportError:
-        absent = ModuleNotFoundError(name=module)
+    except ModuleNotFoundError as absent:  # one that is here and fails says itself why
         raise lacking(absent, purpose) or absent from None
 
 

@@ -90,7 +90,7 @@ def read_tree(path: Path, what: str) -> dict[str, Any]:
         value = yaml.safe_load(path.read_text())
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise BadInput(f"{what}: {path} cannot be read ({' '.join(str(error).split())})") from None
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
         raise BadInput(f"{what}: {path} does not hold names with values")
     return value
 

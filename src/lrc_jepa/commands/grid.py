@@ -10,8 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import yaml
-
 from lrc_jepa.bounds import Count, Natural, Seed
 from lrc_jepa.commands.collect import CollectArgs
 from lrc_jepa.commands.works import Dataset, Trained
@@ -21,7 +19,7 @@ from lrc_jepa.envs import WORLDS
 from lrc_jepa.envs.appearance import Kind
 from lrc_jepa.errors import BadInput
 from lrc_jepa.experiments import EXPERIMENTS
-from lrc_jepa.files import digest
+from lrc_jepa.files import digest, read_tree
 from lrc_jepa.jobs.job import Job
 from lrc_jepa.library import recipe
 from lrc_jepa.options import Positional
@@ -76,27 +74,17 @@ class SweepArgs:
 def of_words(words: dict[str, str]) -> SweepArgs:
     """The options that a file among the words gives; without one, the usual ones."""
     path = words.get("file")
-    return _with(SweepArgs(), _read(Path(path)), path) if path else SweepArgs()
+    return _with(SweepArgs(), read_tree(Path(path), "a sweep"), path) if path else SweepArgs()
 
 
 def parts_of(args: SweepArgs) -> list[SweepArgs]:
     """The grids of a file, each with the options of all; without any, the options themselves."""
-    parts = _read(args.file).get(PARTS) if args.file else None
+    parts = read_tree(args.file, "a sweep").get(PARTS) if args.file else None
     if parts is None:
         return [args]
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts) or not parts:
         raise BadInput(f"{args.file}: {PARTS} must be a list of grids")
     return [_with(args, part, f"{args.file}, part {n}") for n, part in enumerate(parts, 1)]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        value = yaml.safe_load(path.read_text())  # JSON is YAML too
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise BadInput(f"{path} cannot be read ({' '.join(str(error).split())})") from None
-    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise BadInput(f"{path} does not hold the options of a sweep")
-    return value
 
 
 def _with(args: SweepArgs, options: dict[str, Any], where: str) -> SweepArgs:

@@ -37,7 +37,6 @@ SUCCESS = (
 )
 """Closed-loop success over 50 scenes. Figure 3 has the other worlds and systems, without numbers; the
 text says that LRC-JEPA is 9 points above LWM on average over four worlds."""
-AVERAGE_GAIN_OVER_LWM = 0.09
 
 RECOVERY = (
     Printed("Table 3", "bridge", "lrc", (0.38, 0.64, 0.72, 0.061)),
@@ -165,11 +164,6 @@ PROBES: dict[ProbeKey, tuple[str, Scores]] = {
 def success_of(world: str, system: str) -> Printed | None:
     """The success printed for a system in a world, if any."""
     return next((p for p in SUCCESS if (p.world, p.system) == (world, system)), None)
-
-
-def speed_of(system: str) -> Printed | None:
-    """The speed printed for a system, if any."""
-    return next((p for p in SPEED if p.system == system), None)
 
 
 def systems_of(printed: tuple[Printed, ...], first: list[str]) -> list[Printed]:

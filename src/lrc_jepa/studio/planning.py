@@ -115,7 +115,7 @@ class Planning(Part):
         """What the page is told of the goal."""
         first, points = self.first, {}
         if self._goal_state is not None and first.world is not None:
-            known = first.world.quantities(self._goal_state[None])
+            known = first.world.quantities(self._painter.state())  # whole, where a recorded one is cut short
             points = {n: numbers(h.seen(known[h.quantity])[0]) for n, h in first.handles.items()}
         return {"tell": "plan.goal", "view": picture(self._goal_view), "points": points}
 

@@ -41,13 +41,14 @@ class Metrics:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.rows: list[dict[str, Any]] = []
-        self._read = 0
+        self._read, self._file = 0, 0
 
     def refresh(self) -> bool:
         """Read what was added; whether there was anything."""
-        size = self.path.stat().st_size if self.path.is_file() else 0
-        if size < self._read:  # a resumed run writes its file anew
-            self.rows, self._read = [], 0
+        found = self.path.stat() if self.path.is_file() else None
+        size, file = (found.st_size, found.st_ino) if found else (0, 0)
+        if file != self._file or size < self._read:  # a run that is resumed or replaced writes its file anew
+            self.rows, self._read, self._file = [], 0, file
         if size == self._read:
             return False
         with self.path.open("rb") as handle:

@@ -14,8 +14,6 @@ from lrc_jepa.report.run_rows import RunRows, number, origin
 from lrc_jepa.report.sections import explain
 from lrc_jepa.report.tables import Section, Table, Told
 
-REFERENCES = ("do-nothing", "random", "expert-replay")
-
 
 @dataclass(frozen=True)
 class Acted:
