@@ -125,6 +125,15 @@ def test_combinations():
     assert [name for name in jobs if name.startswith("data-")] == ["data-tworoom-clean", "data-pusht-clean"]
 
 
+def test_looks_may_say_how_many_factors_vary():
+    looks = ("varied-3", "varied")
+    wanted = [job.work.wanted for job in jobs_of(cells_of(SweepArgs(appearances=looks)))[:2]]
+    assert [(args.appearance, args.factors, args.out.name) for args in wanted] == [
+        ("varied", 3, "tworoom-varied-3"),
+        ("varied", 9, "tworoom-varied"),
+    ]
+
+
 def test_no_two_runs_have_one_name():
     fields = ("model.encoder.layers=1,2", "model.predictor.layers=1,2", "train.weight_decay=0.001,0.002")
     many = SweepArgs(vary=(*fields, "objective.sigreg.projections=512"), seeds=(0, 1, 2))
@@ -176,6 +185,8 @@ def test_parts_of_a_file_have_options_of_their_own(tmp_path):
         (["--vary", "train.speed=1"], "no config field"),
         (["--vary", "train.lr"], "--vary wants FIELD=VALUE"),
         (["--vary", "train.seed=1,2"], "--seeds"),
+        (["--appearances", "varied-many"], "varied-3 for three factors"),
+        (["--appearances", "varied-99"], "so 99 cannot vary"),
         (["--lab", "dance"], "no experiment 'dance'"),
         (["--size", "micro"], "frames of 32 pixels"),
         (["--seeds", "-1"], "--seeds"),

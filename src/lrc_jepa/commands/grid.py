@@ -15,8 +15,8 @@ from lrc_jepa.commands.collect import CollectArgs
 from lrc_jepa.commands.works import Dataset, Trained
 from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import with_value
-from lrc_jepa.envs import WORLDS
-from lrc_jepa.envs.appearance import Kind
+from lrc_jepa.envs import WORLDS, get_world
+from lrc_jepa.envs.appearance import named
 from lrc_jepa.errors import BadInput
 from lrc_jepa.experiments import EXPERIMENTS
 from lrc_jepa.files import digest, read_tree
@@ -37,8 +37,8 @@ class SweepArgs:
     """YAML or JSON file with these options, and `parts`: a list of grids with options of their own."""
     worlds: tuple[str, ...] = ("tworoom",)
     """Simulated worlds."""
-    appearances: tuple[Kind, ...] = ("clean",)
-    """How episodes look: clean, varied, patterned."""
+    appearances: tuple[str, ...] = ("clean",)
+    """How episodes look: clean, varied, patterned, published; varied-3 differs in three factors."""
     systems: tuple[str, ...] = ("lrc",)
     """Systems to compare."""
     seeds: tuple[Seed, ...] = (0,)
@@ -111,7 +111,7 @@ class Cell:
 
     args: SweepArgs
     world: str
-    appearance: Kind
+    appearance: str
     system: str
     seed: int
     changes: tuple[tuple[str, Any], ...]
@@ -209,8 +209,14 @@ def jobs_of(cells: Mapping[str, Cell]) -> list[Job]:
     datasets = dict[Path, Dataset]()
     for cell in cells.values():
         side = cell.config(cells).model.encoder.image_size
+        looks = named(cell.appearance).fit(cell.world, get_world(cell.world).factors)
         wanted = CollectArgs(
-            cell.world, episodes=cell.args.episodes, size=side, appearance=cell.appearance, out=cell.data
+            cell.world,
+            episodes=cell.args.episodes,
+            size=side,
+            appearance=looks.kind,
+            factors=looks.factors,
+            out=cell.data,
         )
         if datasets.setdefault(cell.data, Dataset(wanted)).wanted.size != side:
             raise BadInput(f"{cell.data} is asked for with frames of {side} pixels and of another size")

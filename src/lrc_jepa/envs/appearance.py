@@ -7,8 +7,8 @@ in the clean scene. What covers the whole image, light and mosaic, is written he
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,6 +134,15 @@ class Appearance:
             mosaic = factors.reshape(-1, self.cells, self.cells, 3)[:, index][:, :, index]
             return Dressing(nothing + np.float32(1 - self.opacity), np.float32(self.opacity) * mosaic)
         return Dressing(nothing + 1, nothing)
+
+
+def named(text: str) -> Appearance:
+    """An appearance by its name: a kind, or varied-N with N factors."""
+    kind, _, factors = text.partition("-")
+    if factors and (kind != "varied" or not factors.isdecimal()):
+        raise BadInput(f"appearance {text!r} is not one of {', '.join(KINDS)}, or varied-3 for three factors")
+    looks = Appearance(cast(Kind, kind))
+    return replace(looks, factors=int(factors)) if factors else looks
 
 
 def shading(light: Array, across: Array, down: Array, size: int) -> NDArray[np.float32]:
