@@ -27,6 +27,7 @@ from lrc_jepa.objectives.squared_error import squared_error
 from lrc_jepa.objectives.terms import TERMS
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.recipes import SYSTEMS, get_recipe, reported_name
+from lrc_jepa.training.estimate import Cost
 from lrc_jepa.types import Outputs
 
 
@@ -70,7 +71,7 @@ def test_exact_sizes_where_they_are_known_exactly():
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_dry_run_of_every_paper_recipe(system, monkeypatch, capsys):
     """The estimate itself, a few seconds of real training steps, is timed elsewhere."""
-    cost = {"seconds_per_step": 1.0, "hours": 1.0, "memory_gb": 1.0}
+    cost = Cost(steps=1, seconds_per_step=1.0, state_gb=1.0, activations_gb=1.0)
     monkeypatch.setattr("lrc_jepa.commands.train.estimate", lambda *args: cost)
     assert cli.run(["train", f"bridge-{system}-paper", "--dry-run", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

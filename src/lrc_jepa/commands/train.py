@@ -37,6 +37,7 @@ from lrc_jepa.training.assemble import count_batches, total_steps
 from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint
 from lrc_jepa.training.distributed import launch, launched, leads
 from lrc_jepa.training.estimate import estimate
+from lrc_jepa.training.gpus import GPUCost, get_gpu, gpu_cost
 from lrc_jepa.training.initial import start_from
 from lrc_jepa.training.progress import Progress, Watcher
 from lrc_jepa.training.trackers import check_trackers
@@ -71,6 +72,9 @@ class TrainArgs:
     """Replace a run that is already there."""
     dry_run: bool = False
     """Train nothing: print parameters, steps and an estimate of time and memory."""
+    gpu: str = ""
+    """With --dry-run: the estimate for one of these GPUs too, from its published rates: rtx3090, rtx4090, rtx5090,
+    l4, l40s, a100, h100, h200, b200."""
     print_config: bool = False
     """Train nothing: print the configuration with all that was changed, as --config reads it."""
     device: str = "auto"
@@ -199,7 +203,9 @@ def main(argv: list[str]) -> dict[str, Any]:
 def work(args: TrainArgs) -> dict[str, Any]:
     """Train in this process, which may be one of several."""
     if args.dry_run:
-        return dry_run(args.resolve(), args.data, args.init)
+        return dry_run(args.resolve(), args.data, args.init, args.gpu)
+    if args.gpu:
+        raise BadInput("--gpu says what a run would take; it goes with --dry-run")
     if args.print_config:
         tree = to_dict(args.resolve())
         say(json.dumps(tree, indent=2))
@@ -253,8 +259,9 @@ def find_data(config: RunConfig, given: Path | None, resumed: Run | None = None)
     return given or usual
 
 
-def dry_run(config: RunConfig, data: Path | None, init: Path | None = None) -> dict[str, Any]:
-    """Parameters by part, steps, and what time and memory a run would take on this machine."""
+def dry_run(config: RunConfig, data: Path | None, init: Path | None = None, gpu: str = "") -> dict[str, Any]:
+    """Parameters by part, steps, and what time and memory a run would take on this machine and on a GPU."""
+    known = get_gpu(gpu) if gpu else None
     batches = setting_of(config.world).clips // config.train.batch_size
     if data is not None:
         store = Store(data)
@@ -267,15 +274,29 @@ def dry_run(config: RunConfig, data: Path | None, init: Path | None = None) -> d
     parameters = count_parameters(model)
     steps = total_steps(config, batches)
     cost = estimate(config, model, steps)
-    table(
-        config.recipe,
-        ["", "value"],
-        [
-            *([name, f"{count:,}"] for name, count in parameters.items()),
-            ["steps", f"{steps:,}"],
-            ["seconds per step, this CPU", f"{cost['seconds_per_step']:.2f}"],
-            ["hours in all, this CPU", f"{cost['hours']:.2f}"],
-            ["memory, GB", f"{cost['memory_gb']:.2f}"],
-        ],
-    )
-    return {"recipe": config.recipe, "parameters": parameters, "steps": steps, "estimate": cost}
+    lines = [
+        *([name, f"{count:,}"] for name, count in parameters.items()),
+        ["steps", f"{steps:,}"],
+        ["seconds per step, this CPU", f"{cost.seconds_per_step:.2f}"],
+        ["hours in all, this CPU", f"{cost.hours:.2f}"],
+        ["memory, GB", f"{cost.memory_gb:.2f}"],
+    ]
+    told = {"seconds_per_step": cost.seconds_per_step, "hours": cost.hours, "memory_gb": cost.memory_gb}
+    answer = {"recipe": config.recipe, "parameters": parameters, "steps": steps, "estimate": told}
+    if known:
+        there = gpu_cost(config, model, cost, known)
+        answer["gpu"] = {"name": gpu, **dataclasses.asdict(there)}
+        lines += _lines_of(gpu, there)
+    table(config.recipe, ["", "value"], lines)
+    return answer
+
+
+def _lines_of(gpu: str, cost: GPUCost) -> list[list[str]]:
+    return [
+        ["operations per step", f"{cost.operations_per_step:.3g}"],
+        [f"seconds per step, {gpu}", " to ".join(f"{seconds:.3g}" for seconds in cost.seconds_per_step)],
+        [f"hours in all, {gpu}", " to ".join(f"{hours:.3g}" for hours in cost.hours)],
+        [f"memory, {gpu} in bfloat16, GB", f"{cost.memory_gb:.1f}"],
+        [f"train.chunks, {gpu}", str(cost.chunks)],
+        ["frames per second to feed it", f"{cost.frames_per_s:,.0f}"],
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
@@ -24,7 +24,7 @@ EPOCH = 100  # batches, where the data are not known
 PROBES = (2, 4)  # clips in the trial steps: two sizes tell the cost per clip from the rest
 
 
-def _random_clip(config: RunConfig, model: Model, clips: int) -> Clip:
+def random_clip(config: RunConfig, model: Model, clips: int) -> Clip:
     """Made-up frames; made-up features in their place where they could have been stored."""
     frames = config.clip.history + config.clip.targets
     stored = model.feature_shape() if isinstance(model, Featured) else None
@@ -59,24 +59,45 @@ def _trial(model: Model, objective: Objective, clip: Clip) -> tuple[float, int]:
     return seconds, sum(size for pointer, size in kept.items() if pointer not in own)
 
 
-def estimate(config: RunConfig, model: Model, steps: int) -> dict[str, float]:
+@dataclass(frozen=True)
+class Cost:
+    """Time and memory of training on this CPU."""
+
+    steps: int
+    seconds_per_step: float
+    state_gb: float
+    """Weights, gradients and both moments."""
+    activations_gb: float
+    """Every tensor kept for the backward pass."""
+
+    @property
+    def hours(self) -> float:
+        """Of the whole run."""
+        return self.seconds_per_step * self.steps / 3600
+
+    @property
+    def memory_gb(self) -> float:
+        """In all."""
+        return self.state_gb + self.activations_gb
+
+
+def at_batch(small: float, large: float, batch: int) -> float:
+    """What a batch costs, by the straight line through the trials of `PROBES` clips."""
+    return large + max(large - small, 0) * (batch - PROBES[1]) / (PROBES[1] - PROBES[0])
+
+
+def estimate(config: RunConfig, model: Model, steps: int) -> Cost:
     """Time and memory of training on this CPU, a straight line through trial steps of two sizes.
 
-    Memory counts weights, gradients, both moments, and every tensor kept for the backward pass. A
-    frozen encoder is taken to have done its work before (`lrc data features`).
+    A frozen encoder is taken to have done its work before (`lrc data features`).
     """
     objective = Objective(config.objective, model, config.train.seed)
     model.train()
-    _trial(model, objective, _random_clip(config, model, PROBES[0]))  # warms up
-    small, large = (_trial(model, objective, _random_clip(config, model, clips)) for clips in PROBES)
-    further = (config.train.batch_size - PROBES[1]) / (PROBES[1] - PROBES[0])
-    per_step, activations = (b + max(b - a, 0) * further for a, b in zip(small, large, strict=True))
+    _trial(model, objective, random_clip(config, model, PROBES[0]))  # warms up
+    trials = [_trial(model, objective, random_clip(config, model, clips)) for clips in PROBES]
+    seconds, activations = (at_batch(*pair, config.train.batch_size) for pair in zip(*trials, strict=True))
     weights = sum(p.numel() * 4 for p in model.parameters() if p.requires_grad)
-    return {
-        "seconds_per_step": per_step,
-        "hours": per_step * steps / 3600,
-        "memory_gb": (4 * weights + activations) / 1e9,
-    }
+    return Cost(steps, seconds, 4 * weights / 1e9, activations / 1e9)
 
 
 def training_seconds(config: RunConfig) -> float:
@@ -89,4 +110,4 @@ def _training_seconds(text: str) -> float:
     config = from_dict(RunConfig, json.loads(text))
     model = replace(config.model, backbone=without_weights(config.model.backbone))
     steps = config.train.steps or math.ceil(config.train.epochs * EPOCH)
-    return 3600 * estimate(config, build_model(replace(config, model=model)), steps)["hours"]
+    return 3600 * estimate(config, build_model(replace(config, model=model)), steps).hours
