@@ -10,6 +10,7 @@ from test_cli import lrc, refused
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.kept import Kept, append_kept, keep, read_kept, summarize_kept
 from lrc_jepa.evaluate.stats import wilson
+from lrc_jepa.report import documents
 from lrc_jepa.report.documents import PLACE, filled
 from lrc_jepa.rows import append_rows, read_rows
 
@@ -202,3 +203,38 @@ def test_tables_and_figure_are_written_from_rows(tmp_path, capsys):
         capsys=capsys,
         match="have no 'colour'",
     )
+
+
+def test_a_curve_over_looks_has_a_place_for_each(monkeypatch):
+    def line(system, appearance, factors, success, world="tworoom"):
+        named = {
+            "world": world,
+            "system": system,
+            "appearance": appearance,
+            "factors": factors,
+            "variant": "",
+        }
+        return {
+            **named,
+            "success_mean": success,
+            "wilson_low": 0.1,
+            "wilson_high": 0.9,
+            "random_success": factors / 100,
+        }
+
+    lines = [
+        line("lrc", "patterned", 12, 0.5),
+        line("lrc", "clean", 0, 0.7),
+        line("lwm", "clean", 0, 0.6),
+        line("lrc", "varied", 3, 0.4),
+    ]
+    drawn = {}
+    monkeypatch.setattr(
+        documents.figures, "lines", lambda series, *words, **named: drawn.update(named, s=series)
+    )
+    documents.looks_figure(lines)
+    assert drawn["names"] == {0: "clean", 1: "varied (3)", 2: "patterned (12)"}
+    assert [(s.label, s.points) for s in drawn["s"]] == [("lrc", {2: 0.5, 0: 0.7, 1: 0.4}), ("lwm", {0: 0.6})]
+    assert drawn["chance"] == pytest.approx(0.0375)
+    with pytest.raises(BadInput, match="of one world, not of cube, tworoom"):
+        documents.looks_figure([*lines, line("lrc", "clean", 0, 0.7, world="cube")])

@@ -16,7 +16,7 @@ from lrc_jepa.files import write_bytes
 from lrc_jepa.folders import check_writable
 from lrc_jepa.recipes import get_recipe, recipe_names
 from lrc_jepa.records import Kept
-from lrc_jepa.report.documents import filled, results_figure, results_table, wanted
+from lrc_jepa.report.documents import filled, looks_figure, results_figure, results_table, wanted
 from lrc_jepa.report.names import file_name
 from lrc_jepa.run import Run
 from lrc_jepa.training.log import read_metrics
@@ -26,6 +26,7 @@ EXAMPLES = (
     "lrc results",
     "lrc results --keep runs/first runs/second --folder results",
     "lrc results --write docs/results.md --figure docs/results.svg",
+    "lrc results --only 'world=tworoom system=lrc,lrc+split' --curve looks.svg",
 )
 
 
@@ -46,6 +47,8 @@ class ResultsArgs:
     <!-- end of results -->."""
     figure: Path | None = None
     """Draw what is shown into this SVG file."""
+    curve: Path | None = None
+    """Draw success against the looks of the episodes, a line for each system of one world, into this SVG file."""
 
 
 def main(argv: list[str]) -> list[dict[str, Any]]:
@@ -64,9 +67,10 @@ def work(args: ResultsArgs) -> list[dict[str, Any]]:
         text = document.read_text()
         write_bytes(document, filled(text, every, str(document)).encode())
         say(f"wrote the tables of {document}")
-    if args.figure is not None:
-        write_bytes(args.figure, results_figure(lines).svg.encode())
-        say(f"drew {args.figure}")
+    for path, draw in ((args.figure, results_figure), (args.curve, looks_figure)):
+        if path is not None:
+            write_bytes(path, draw(lines).svg.encode())
+            say(f"drew {path}")
     shown = results_table(lines)
     if args.markdown:
         say(shown.markdown())

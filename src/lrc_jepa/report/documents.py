@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 from lrc_jepa.errors import BadInput
@@ -43,10 +44,9 @@ def results_table(lines: Sequence[Line]) -> Table:
 
 
 def _cells(line: Line) -> list[str]:
-    looks = f"{line['appearance']} ({line['factors']})" if line["factors"] else line["appearance"]
     return [
         line["world"],
-        looks,
+        looks_of(line),
         name_of(line),
         *(str(line[name]) for name in ("size", "steps", "seeds", "pairs")),
         percent(line["success_mean"]),
@@ -55,6 +55,11 @@ def _cells(line: Line) -> list[str]:
         percent(line["replay_success"]),
         "–" if line["minutes"] is None else f"{line['minutes']:.1f}",
     ]
+
+
+def looks_of(line: Line) -> str:
+    """How episodes look, and by how many independent factors they differ."""
+    return f"{line['appearance']} ({line['factors']})" if line["factors"] else str(line["appearance"])
 
 
 def name_of(line: Line) -> str:
@@ -96,3 +101,30 @@ def results_figure(lines: Sequence[Line]) -> Drawing:
         for line in lines
     ]
     return figures.success_bars(bars, "goals reached, mean over seeds")
+
+
+def looks_figure(lines: Sequence[Line]) -> Drawing:
+    """Success of every system against how much episodes differ in their looks; dashed: random actions."""
+    worlds = {line["world"] for line in lines}
+    if len(worlds) != 1:
+        raise BadInput(f"a curve over looks is of one world, not of {', '.join(sorted(worlds)) or 'none'}")
+    looks = dict(sorted({line["factors"]: looks_of(line) for line in lines}.items()))
+    places = {name: float(place) for place, name in enumerate(looks.values())}
+    mine = dict[str, dict[float, Line]]()
+    for line in lines:
+        mine.setdefault(name_of(line), {})[places[looks_of(line)]] = line
+    floors = [line["random_success"] for line in lines if line["random_success"] is not None]
+    return figures.lines(
+        [_series(name, at) for name, at in mine.items()],
+        f"goals reached in {worlds.pop()}",
+        "looks of the episodes, and by how many independent factors they differ",
+        limits=(0, 1.02),
+        chance=fmean(floors) if floors else None,
+        names={place: name for name, place in places.items()},
+    )
+
+
+def _series(name: str, at: dict[float, Line]) -> figures.Series:
+    points = {place: line["success_mean"] for place, line in at.items()}
+    intervals = {place: (line["wilson_low"], line["wilson_high"]) for place, line in at.items()}
+    return figures.Series(name, next(iter(at.values()))["system"], points, intervals)

@@ -173,8 +173,9 @@ def lines(
     *,
     limits: tuple[float | None, float | None] = (None, None),
     chance: float | None = None,
+    names: Mapping[float, str] | None = None,
 ) -> Drawing:
-    """Any measure of several runs against one thing that was varied."""
+    """Any measure of several runs against one thing that was varied; `names` are of its values."""
     with sheet() as drawn:
         axes = drawn.axes[0]
         axes.set_title(title, loc="left")
@@ -184,8 +185,8 @@ def lines(
         for one in series:
             one.draw(drawn, axes)
         every = sorted({x for one in series for x in one.points})
-        if len(every) <= 9:
-            axes.set_xticks(every, [f"{x:g}" for x in every])
+        if names or len(every) <= 9:
+            axes.set_xticks(every, [names[x] if names else f"{x:g}" for x in every])
         axes.set_xlabel(axis)
         return drawn.finish()
 
