@@ -18,6 +18,7 @@ FACTS = {
     "frame_rate": 1 / PERIOD,
     "action_low": [-1.0, -1.0],
     "action_high": [1.0, 1.0],
+    "action_change": None,
 }
 GOAL = np.full((4, 4, 3), 9, np.uint8)
 
@@ -68,9 +69,12 @@ class DeskPlanner:
         self.known = self.facts = dict(FACTS, **(facts or {}))
         self.heard, self.waiting, self.number, self.made = [], [], 0, 0
         self.fault, self.loading, self.restarts, self.distances = "", 0.0, 0, 1.0
+        self.slow = 0.0  # seconds that starting it anew takes
 
     def begin(self, aim, episode):
+        self.number += 1
         self.heard.append(("begin", aim, episode))
+        return self.number
 
     def see(self, frame, done):
         self.number += 1
@@ -102,6 +106,7 @@ class DeskPlanner:
 
     def restart(self):
         self.restarts += 1
+        self.clock.time += self.slow
         self.waiting, self.facts, self.loading = [], None, self.clock.now() + 0.35
 
     def close(self):

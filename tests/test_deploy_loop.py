@@ -5,6 +5,7 @@ import pytest
 from driving import BLOCK, GOAL, Desk
 
 from lrc_jepa.deploy.log import Log
+from lrc_jepa.deploy.planner import Seen
 from lrc_jepa.lines import read_lines
 
 
@@ -152,6 +153,62 @@ def test_it_ends_on_time_on_actions_and_on_the_goal(name):
     desk = Desk(**settings)
     desk.at(6, lambda: setattr(desk.planner, "distances", 0.25))
     assert desk.run().ended == ended and desk.robot.stops == 1
+
+
+def test_a_distance_of_the_drive_before_does_not_end_this_one():
+    desk = Desk(reached=0.5, actions=6)
+    desk.planner.number = 3
+    desk.planner.waiting = [(0.0, Seen(3, 0.1))]  # the last answer of the drive before comes now
+    assert desk.run().ended == "6 actions"
+    desk = Desk(reached=0.5, actions=6)
+    desk.planner.distances = 0.1
+    assert desk.run().ended.startswith("the goal")
+
+
+def test_whatever_is_sent_keeps_to_the_limit_on_changes():
+    limited = {"action_change": [0.004, 0.004]}
+
+    def largest(desk):
+        return np.abs(np.diff(np.stack(desk.robot.sent), axis=0)).max()
+
+    late = Desk(takes=0.25, actions=20, facts=limited)  # zeros in between, and back to the plan
+    late.run()
+    assert "plan late" in late.why() and largest(late) <= 0.004 + 1e-6
+    assert 0 < late.robot.sent[4][0] < late.robot.sent[3][0]  # on the way to zero, not there at once
+    dead = Desk(actions=20, facts=limited)
+    dead.at(4, lambda: killed(dead))
+    dead.run()
+    assert dead.planner.restarts == 1 and largest(dead) <= 0.004 + 1e-6
+    frozen_once = Desk(blocks=4, stale=1.5, actions=20, facts=limited)
+    frozen_once.at(2, lambda: frozen_once.robot.freeze())
+    frozen_once.at(5, lambda: setattr(frozen_once.robot, "frozen", None))
+    frozen_once.run()
+    assert "camera stalled" in frozen_once.why() and largest(frozen_once) <= 0.004 + 1e-6
+    # The planner is told what was sent, not what it had planned.
+    done = [what[2] for what in frozen_once.planner.heard if what[0] == "see" and what[2] is not None]
+    sent = np.stack(frozen_once.robot.sent)
+    assert all(any(np.array_equal(a, b[:BLOCK]) for b in windows(sent)) for a in done[:1] + done[-1:])
+    free = Desk(takes=0.25, actions=8)
+    free.run()
+    assert largest(free) > 0.004
+
+
+def windows(sent):
+    return [sent[first : first + BLOCK] for first in range(len(sent) - BLOCK + 1)]
+
+
+@pytest.mark.parametrize("fallback", ["zero", "stop"])
+def test_the_fallback_does_not_wait_for_a_planner_that_is_started_anew(fallback):
+    desk = Desk(fallback=fallback, actions=20)
+    desk.planner.slow = 0.35  # three periods and a half
+    stopped = []
+    desk.robot.stop = lambda: stopped.append(desk.clock.now())
+    desk.at(4, lambda: killed(desk))
+    summary = desk.run()
+    faulty = next(line for line in desk.periods if line.get("why") == "planner dead" and "number" in line)
+    assert faulty["number"] == 4 and faulty["sent_ms"] == 0 and desk.planner.restarts == 1
+    if fallback == "stop":
+        assert stopped == [pytest.approx(100.4)] and summary.ended == "stopped: planner dead"
 
 
 def test_a_human_ends_it_with_a_file_or_ctrl_c(tmp_path):

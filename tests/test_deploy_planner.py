@@ -5,12 +5,14 @@ import os
 import signal
 import socket
 import struct
+import threading
 
 import numpy as np
 import pytest
 import torch
 from planning import SMALL
 
+from lrc_jepa import shipped
 from lrc_jepa.deploy.camera import Camera
 from lrc_jepa.deploy.link import KEPT, Closed, Link
 from lrc_jepa.deploy.planner import Fault, Planned, PlannerProcess, Refused, Seen, to_message
@@ -182,8 +184,6 @@ def test_a_thinker_ends_when_nobody_asks_any_more():
 
 
 def test_a_camera_that_hangs_or_fails_leaves_its_last_frame_to_grow_old():
-    import threading
-
     read, gate = [], threading.Event()
 
     def hangs():
@@ -209,3 +209,52 @@ def test_a_planner_whose_process_dies_while_loading_says_so(run):
     with pytest.raises(BadInput, match="died while it loaded"):
         planner.wait()
     planner.close()
+
+
+class Stuck:
+    """A process that does not end when it is killed."""
+
+    def __init__(self):
+        self.killed, self.gone = 0, threading.Event()
+
+    def kill(self):
+        self.killed += 1
+
+    def wait(self):
+        self.gone.wait()
+
+
+def opened(monkeypatch, place):
+    """A planner without a process, and what it said first."""
+    far, process = [], Stuck()
+
+    def start(module):
+        link, other = Link.pair()
+        far.append(Link(other))
+        return link, process
+
+    monkeypatch.setattr("lrc_jepa.deploy.child.start", start)
+    return PlannerProcess(place), far, process
+
+
+def test_a_planner_that_does_not_end_is_not_waited_for(monkeypatch, tmp_path):
+    planner, far, process = opened(monkeypatch, tmp_path)
+    planner.restart()  # comes back though the old one is still there
+    assert process.killed == 1 and len(far) == 2 and far[1].receive()["do"] == "open"
+    process.gone.set()
+    planner.close()
+
+
+def test_a_planner_takes_what_load_takes(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    places = {
+        "hf://owner/name": "hf://owner/name",
+        "hf://owner/name@main": "hf://owner/name@main",
+        "tworoom": str(shipped.HOME / "tworoom"),
+        "runs/tworoom": str(tmp_path / "runs" / "tworoom"),
+    }
+    for place, meant in places.items():
+        planner, far, process = opened(monkeypatch, place)
+        assert far[0].receive()["run"] == meant
+        process.gone.set()
+        planner.close()

@@ -42,7 +42,7 @@ def test_clearing_forgets_nothing_and_touches_nothing_else(tmp_path):
     for name in FOLDERS:
         (tmp_path / name).mkdir()
         (tmp_path / name / "x").touch()
-    for name in (*FILES, "manifest.json", "manifest-1.json", "notes.txt"):
+    for name in (*FILES, "drive.jsonl", "manifest.json", "manifest-1.json", "notes.txt"):
         (tmp_path / name).touch()
     run.clear()
     assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]

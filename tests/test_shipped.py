@@ -13,6 +13,7 @@ import lrc_jepa
 from lrc_jepa import shipped
 from lrc_jepa.commands import ship
 from lrc_jepa.data.store import Store
+from lrc_jepa.errors import BadInput
 from lrc_jepa.studio.contents import open_all
 
 
@@ -59,3 +60,44 @@ def test_what_cannot_be_shipped_is_refused(home, run, tmp_path, capsys, monkeypa
     refused("ship", tmp_path / "planned", "--to", home, capsys=capsys, match="more than 12")
     (tmp_path / "small").mkdir()  # a folder here comes before a name
     refused("plan", "small", capsys=capsys, match="no checkpoint under small")
+
+
+def test_a_path_is_what_it_says_and_a_bare_name_is_the_model_only_where_nothing_is(
+    home, run, tmp_path, capsys
+):
+    assert shipped.find("small") == shipped.find(Path("small")) == home / "small"
+    assert shipped.find("./small") is None and shipped.find("runs/small") is None
+    assert lrc_jepa.load("small").path == home / "small"
+    refused("plan", "./small", capsys=capsys, match="no checkpoint under")
+    refused("drive", "./small", capsys=capsys, match="no checkpoint under")
+    shutil.copytree(run, tmp_path / "small")
+    assert lrc_jepa.load("small").path == Path("small")  # the user's own comes first
+    shutil.rmtree(tmp_path / "small")
+    mine = shutil.copytree(run, tmp_path / "runs" / "small")
+    before = (mine / "config.json").read_bytes()
+    newest = next((mine / "checkpoints").iterdir())
+    newest.rename(newest.with_name("00000007"))
+    (newest.with_name("00000007") / "manifest.json").write_text("{}")  # of another training
+    refused("plan", "small", capsys=capsys, match="say runs/small if you mean that run")
+    refused("report", "small", capsys=capsys, match="say runs/small if you mean that run")
+    assert (mine / "config.json").read_bytes() == before and lrc_jepa.load("small").path == home / "small"
+
+
+def test_nothing_is_ever_written_into_the_librarys_own_folder(home, store, tmp_path, capsys, monkeypatch):
+    def files():
+        return {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+
+    before = files()
+    words = ["train", "tworoom-lrc-debug", "--data", store.path, "--out", "small", "--train.steps", 2]
+    assert lrc(*words, "--overwrite", capsys=capsys)[0] == 0  # a new run of that name, here
+    assert (tmp_path / "small" / "checkpoints").is_dir() and files() == before
+    shutil.rmtree(tmp_path / "small")
+    meant = []
+
+    def exported(run, out, **how):
+        meant.append(out)
+        raise BadInput("enough")
+
+    monkeypatch.setattr("lrc_jepa.export.writing.export_run", exported)
+    refused("export", "small", capsys=capsys, match="enough")
+    assert meant == [Path("runs/small/onnx")] and files() == before

@@ -5,6 +5,7 @@ checkpoints/     one folder per saved step
 metrics.jsonl    losses and health along training; tensorboard/ shows the same
 tracking.json    which services they were sent to besides, and how far; wandb/ is that service's own
 results.jsonl    one row per measured thing, only ever appended
+drive.jsonl      every period that `lrc drive` drove it
 manifest*.json   the start-goal pairs of the last planning, one file for each repetition
 films/, explain/, pictures/, bench/   what evaluations drew
 onnx/, onnx-int8/   what `lrc export` wrote
@@ -47,7 +48,7 @@ from lrc_jepa.readout import Readout
 from lrc_jepa.rows import Row, append_rows, read_rows
 from lrc_jepa.training.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
 
-CONFIG, RESULTS = "config.json", "results.jsonl"
+CONFIG, RESULTS, DRIVEN = "config.json", "results.jsonl", "drive.jsonl"
 FOLDERS = (
     "checkpoints",
     "tensorboard",
@@ -59,7 +60,7 @@ FOLDERS = (
     "onnx",
     "onnx-int8",
 )
-FILES = (CONFIG, "metrics.jsonl", "tracking.json", RESULTS)
+FILES = (CONFIG, "metrics.jsonl", "tracking.json", RESULTS, DRIVEN)
 PAIRS = "manifest*.json"
 ENCODED = 128  # frames encoded at a time
 
@@ -76,12 +77,12 @@ class Run:
         device: str = "auto",
         unbounded: bool = False,
     ) -> None:
-        """`path` is the run's folder, one checkpoint of it, or the name of a model that comes with the library.
+        """`path` is the run's folder, or one checkpoint of it.
 
         `data` replaces the dataset the run was trained on; rows and pictures go to `out` instead of the
         run's own folder. `unbounded` allows plans of a checkpoint that has no action bounds.
         """
-        self.path = shipped.find(path) or Path(path)
+        self.path = Path(path)
         inside = (self.path / "model.safetensors").is_file() and self.path.parent.name == "checkpoints"
         self.folder = self.path.parent.parent if inside else self.path
         self.out = out or self.folder
@@ -268,6 +269,11 @@ class Run:
             file.unlink(missing_ok=True)
 
 
+def find_run(path: Path | str, *, device: str = "auto", unbounded: bool = False) -> Run:
+    """A run by its path, or a model that comes with the library by its name, where it lies: to be read alone."""
+    return Run(shipped.find(path) or path, device=device, unbounded=unbounded)
+
+
 def load(path: Path | str, *, device: str = "auto", unbounded: bool = False) -> Run:
     """Open a trained run or checkpoint and load its weights; what cannot be used is refused here.
 
@@ -275,7 +281,7 @@ def load(path: Path | str, *, device: str = "auto", unbounded: bool = False) -> 
     """
     if on_hub(path):
         path = fetch(read_address(str(path)))
-    run = Run(path, device=device, unbounded=unbounded)
+    run = find_run(path, device=device, unbounded=unbounded)
     run.checkpoint  # noqa: B018 - loads
     return run
 

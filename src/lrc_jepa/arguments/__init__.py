@@ -257,7 +257,14 @@ def _read(kind: Any, word: str, name: str) -> Any:
             return kind(word)
         except ValueError:
             raise BadInput(f"{name} must be {NUMBERS[kind]}, not {word!r}") from None
-    return Path(word) if kind is Path else word
+    return _path(word) if kind is Path else word
+
+
+def _path(word: str) -> Path:
+    """A path; ./name stays one when nothing is there: a bare name may mean what comes with the library."""
+    path = Path(word)
+    bare = path.name == str(path) and word != path.name
+    return path.absolute() if bare and not path.exists() else path
 
 
 def default_of(kind: type[Any], name: str) -> Any:

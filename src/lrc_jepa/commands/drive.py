@@ -22,7 +22,7 @@ from lrc_jepa.folders import check_writable
 from lrc_jepa.options import Positional, Unprefixed
 from lrc_jepa.plan.planners import check_planning
 from lrc_jepa.plan.policy import action_box
-from lrc_jepa.run import Run, open_run
+from lrc_jepa.run import DRIVEN, Run, find_run, open_run
 
 ABOUT = (
     "Drive to image goals of held-out episodes at a fixed rate and in wall-clock time, against a simulator in another "
@@ -69,8 +69,8 @@ def main(argv: list[str]) -> dict[str, Any]:
 
     def default(words: dict[str, str]) -> DriveArgs | None:
         """The search as the run itself would have it."""
-        run = Path(words["run"]) if "run" in words else None
-        return DriveArgs(run, plan=Run(run).config.plan) if run else None
+        run = words.get("run")
+        return DriveArgs(Path(run), plan=find_run(run).config.plan) if run else None
 
     return work(parse(DriveArgs, argv, "drive", ABOUT, default, EXAMPLES))
 
@@ -79,7 +79,7 @@ def work(args: DriveArgs) -> dict[str, Any]:
     """Open, check, drive, and tell what came of it."""
     run = open_run(args.run, args.data, None, args.device, unbounded=args.unbounded)
     manifest = check(run, args)
-    log = args.log or run.folder / "drive.jsonl"
+    log = args.log or run.folder / DRIVEN
     check_writable(log.parent)
     settings = replace(args.loop, actions=args.loop.actions or args.plan.budget)
     settings.rate_for(run.checkpoint.deployment.describe())

@@ -14,7 +14,7 @@ from lrc_jepa.experiments import EXPERIMENTS, Experiment
 from lrc_jepa.files import write_bytes
 from lrc_jepa.options import Positional
 from lrc_jepa.records import Measured, Record, of_rows
-from lrc_jepa.run import Run, open_run
+from lrc_jepa.run import Run, find_run, open_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ def work(
 
 def _own(measuring: Measuring, path: Path) -> dict[str, Any]:
     """What is the run's own where it is not said otherwise."""
-    return measuring.own(Run(path)) if hasattr(measuring, "own") else {}
+    return measuring.own(find_run(path)) if hasattr(measuring, "own") else {}
 
 
 def examine(run: Run, experiment: Experiment, config: Any) -> list[Record]:

@@ -73,8 +73,9 @@ def export(args: ExportArgs) -> dict[str, Any]:
     from lrc_jepa.export.writing import export_run
     from lrc_jepa.folders import check_writable
     from lrc_jepa.run import Run
+    from lrc_jepa.shipped import unpacked
 
-    run = Run(args.run, data=args.data, device="cpu")
+    run = Run(unpacked(args.run), data=args.data, device="cpu")
     out = args.out or run.folder / ("onnx-int8" if args.int8 else "onnx")
     check_writable(out.parent)
     if out.exists() and not args.overwrite:

@@ -19,6 +19,7 @@ from lrc_jepa.records import Kept
 from lrc_jepa.report.documents import filled, looks_figure, results_figure, results_table, wanted
 from lrc_jepa.report.names import file_name
 from lrc_jepa.run import Run
+from lrc_jepa.shipped import unpacked
 from lrc_jepa.training.log import read_metrics
 from lrc_jepa.training.resume import UPKEEP
 
@@ -97,7 +98,7 @@ def kept_row(run: Run) -> Kept:
 def keep_runs(runs: Sequence[Path], folder: Path) -> None:
     """Add a row for each run to the kept ones; a row that is there already is not written twice."""
     check_writable(folder)
-    rows = [kept_row(Run(run)) for run in runs]
+    rows = [kept_row(Run(unpacked(run))) for run in runs]
     folder.mkdir(parents=True, exist_ok=True)
     known = read_kept(folder)
     new = [row for row in rows if row not in known]

@@ -15,7 +15,7 @@ from lrc_jepa.console import say
 from lrc_jepa.extras import need
 from lrc_jepa.options import Positional, Unprefixed
 from lrc_jepa.plan.planners import check_planning
-from lrc_jepa.run import Run, load
+from lrc_jepa.run import find_run, load
 
 ABOUT = (
     "Serve a trained run as a policy: a websocket that takes frames and a goal picture and gives actions, in the protocol "
@@ -52,8 +52,8 @@ def main(argv: list[str]) -> dict[str, Any]:
 
     def default(words: dict[str, str]) -> ServeArgs | None:
         """The search as the run itself would have it."""
-        run = Path(words["run"]) if "run" in words else None
-        return ServeArgs(run, plan=Run(run).config.plan) if run else None
+        run = words.get("run")
+        return ServeArgs(Path(run), plan=find_run(run).config.plan) if run else None
 
     return work(parse(ServeArgs, argv, "serve", ABOUT, default, EXAMPLES))
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 
 from lrc_jepa.deploy.link import Link
 
@@ -32,9 +33,16 @@ def start(module: str) -> tuple[Link, subprocess.Popen[bytes]]:
 
 def end(link: Link, process: subprocess.Popen[bytes]) -> None:
     """Hang up, and see that the process is gone."""
+    leave(link, process).join()
+
+
+def leave(link: Link, process: subprocess.Popen[bytes]) -> threading.Thread:
+    """Hang up and end the process, without waiting for that: one that is stuck in the kernel takes its time."""
     link.close()
     process.kill()
-    process.wait()
+    waiting = threading.Thread(target=process.wait, name="ending", daemon=True)
+    waiting.start()
+    return waiting
 
 
 def my_link(argv: list[str], nice: int = 0) -> Link:

@@ -6,7 +6,8 @@ before what was imagined: a frame is taken in at the beginning of every block.
 
 Whenever something is wrong in a period, the fallback is sent in that same period, and what was planned waits; when all
 is well again it goes on where it was. That is right when the fallback makes the robot stand still. A plan that waited
-longer than a block is made anew from what is seen then.
+longer than a block is made anew from what is seen then. Where the data have a limit on the change from one command to
+the next, whatever is sent keeps to it, the fallback too.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from lrc_jepa.deploy.settings import Settings
 from lrc_jepa.deploy.summary import BY_HAND, Summary
 from lrc_jepa.errors import BadInput
 from lrc_jepa.plan.goals import ReadoutGoal
+from lrc_jepa.runtime.box import hold
 
 TRIES = 3  # starts of a planner without a plan from it, before the loop gives up
 WAITING = ("first frame", "first plan")  # a robot that does not move yet is not late
@@ -56,6 +58,8 @@ class Loop:
         self.period = 1 / settings.rate_for(facts) / self.joined
         low, high = (np.float32(facts[name][: self.width]) for name in ("action_low", "action_high"))
         self.zero = np.clip(np.zeros(self.width, np.float32), low, high)
+        change = facts["action_change"]
+        self.change = None if change is None else np.asarray(change, np.float32)
         self.summary = Summary()
         self._plan: Actions = np.zeros((0, self.width), np.float32)  # being carried out
         self._at = 0
@@ -65,7 +69,11 @@ class Loop:
         self._known_past = False  # whether the planner saw the beginning of the block before
         self._last: Actions | None = None  # command
         self._waited = 0  # periods that a plan in hand was held up
+        self._began = (
+            0  # number of the planner's beginning: answers with smaller ones are of the drive before
+        )
         self._loading: float | None = None  # since when a planner is being started anew
+        self._broken = False  # the planner has to be started anew
         self._tries = 0  # starts since the last plan
         self._trouble = ""
         self._distance: float | None = None
@@ -77,7 +85,7 @@ class Loop:
 
     def _run(self) -> Summary:
         try:
-            self.planner.begin(self.aim, self.episode)
+            self._began = self.planner.begin(self.aim, self.episode)
             self._begun = self.clock.now()
             number, ended = 0, self._ended()
             while not ended:
@@ -88,6 +96,7 @@ class Loop:
                 self._tick(number, due + overslept * self.period)
                 number += 1
                 if not (ended := self._ended()):
+                    self._mend()
                     self.clock.sleep_until(self._begun + number * self.period)
                     ended = self._ended()
             self.summary.ended = ended
@@ -96,6 +105,7 @@ class Loop:
             raise
         finally:
             self.robot.stop()
+            self._mend()
             self.log.put({"kind": "end", "episode": self.episode, **self.summary.to_json()})
         return self.summary
 
@@ -158,12 +168,13 @@ class Loop:
             if self._asked and self.clock.now() - self._asked[1] > self.settings.patience:
                 raise Fault("planner hung")
         except Fault as fault:
-            return self._restart(str(fault))
+            return self._give_up(str(fault))
         return "" if self._loading is None else self._load(self._loading)
 
     def _take_in(self, answer: Planned | Seen) -> None:
         if isinstance(answer, Seen):
-            self._distance = answer.distance
+            if answer.number > self._began:
+                self._distance = answer.distance
         elif self._asked and answer.number == self._asked[0]:
             waited = self.clock.now() - self._asked[1]
             self.summary.plans += 1
@@ -172,25 +183,30 @@ class Loop:
             self._note("plan", waited_ms=round(1000 * waited, 3), **told)
             self._next, self._asked, self._tries = answer.actions.reshape(-1, self.width), None, 0
 
-    def _restart(self, why: str) -> str:
-        """Start the planner anew; all that it knew is lost."""
+    def _give_up(self, why: str) -> str:
+        """Have the planner started anew; all that it knew is lost."""
         self._tries += 1
         self._note("fault", why=why, tries=self._tries)
-        self.planner.restart()
         self.summary.restarts += 1
-        self._loading = self.clock.now()
+        self._broken = True
         self._next, self._asked, self._known_past = None, None, False
         return why
+
+    def _mend(self) -> None:
+        """Start a planner anew that was given up: after an action is sent, as this takes its time."""
+        if self._broken:
+            self.planner.restart()
+            self._loading, self._broken = self.clock.now(), False
 
     def _load(self, since: float) -> str:
         """Whether a planner that is being started anew is ready, and begins."""
         if self.planner.facts is None:
             if self.clock.now() - since > self.settings.patience:
-                return self._restart("planner does not start")
+                return self._give_up("planner does not start")
             return "planner starting"
         self._loading = None
         self._note("ready")
-        self.planner.begin(self.aim, self.episode)
+        self._began = self.planner.begin(self.aim, self.episode)
         return ""
 
     def _look(self, seen: Observation | None) -> str:
@@ -221,6 +237,8 @@ class Loop:
                 self._see(seen, None)
                 self._ask(self._plan[:0])
             return "plan late" if self.summary.actions or self.summary.restarts else "first plan"
+        if self._at == 0 or self._waited:  # what was sent last is not what the plan was made after
+            self._plan = np.concatenate([self._plan[: self._at], self._held(self._plan[self._at :])])
         if self._at % self.block == 0:
             self._see(seen, np.stack(self._done) if self._known_past else None)
             ahead = self._plan[self._at :]
@@ -251,7 +269,15 @@ class Loop:
         self._waited += self._at < len(self._plan) or self._next is not None
         if self._last is None or self.settings.fallback == "stop":
             return None
-        return self._last if self.settings.fallback == "hold" else self.zero
+        return self._last if self.settings.fallback == "hold" else self._held(self.zero[None])[0]
+
+    def _held(self, commands: Actions) -> Actions:
+        """Commands (n,a), each as near to the one sent before it as the limit demands."""
+        if self.change is None:
+            return commands
+        single = commands.reshape(-1, len(self.change))
+        last = None if self._last is None else self._last[-len(self.change) :]
+        return hold(single, self.change, last).reshape(commands.shape)
 
     def _note(self, kind: str, **told: Any) -> None:
         after = round(self.clock.now() - self._begun, 4)

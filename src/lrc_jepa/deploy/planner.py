@@ -11,11 +11,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from lrc_jepa import shipped
 from lrc_jepa.arrays import Actions, Frames
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.deploy import child
 from lrc_jepa.deploy.link import Closed, Link, Message
 from lrc_jepa.errors import BadInput
+from lrc_jepa.hub import on_hub
 from lrc_jepa.plan.goals import LatentGoal, ReadoutGoal
 
 Aim = Frames | LatentGoal | ReadoutGoal
@@ -57,8 +59,11 @@ class Planner(Protocol):
     def facts(self) -> Mapping[str, Any] | None:
         """What the checkpoint says of the robot; None until the model is loaded."""
 
-    def begin(self, aim: Aim, episode: int) -> None:
-        """Forget the past, and pursue this; `episode` numbers the generator of the search."""
+    def begin(self, aim: Aim, episode: int) -> int:
+        """Forget the past, and pursue this; `episode` numbers the generator of the search.
+
+        Answers to what was said before bear smaller numbers than the one this returns.
+        """
 
     def see(self, frame: Frames, done: Actions | None) -> int:
         """A block begins at this frame; `done` (n,a) was carried out since the last, None: the past is not known."""
@@ -97,9 +102,12 @@ class PlannerProcess:
         unbounded: bool = False,
         threads: int = 0,
     ) -> None:
-        """`plan` is the search, left out: the run's own; `threads` those of torch, 0: as many as it likes."""
+        """`run` is what `lrc_jepa.load` takes: a folder, a name that comes with the library, an address of a hub.
+
+        `plan` is the search, left out: the run's own; `threads` those of torch, 0: as many as it likes.
+        """
         self._opening: Message = {
-            "run": str(Path(run).absolute()),
+            "run": str(run) if on_hub(run) else str((shipped.find(run) or Path(run)).absolute()),
             "plan": asdict(plan) if plan else None,
             "device": device,
             "unbounded": unbounded,
@@ -138,9 +146,9 @@ class PlannerProcess:
             self._take(message)
         return self._facts
 
-    def begin(self, aim: Aim, episode: int) -> None:
+    def begin(self, aim: Aim, episode: int) -> int:
         """Forget the past, and pursue this."""
-        self._say("begin", {"goal": to_message(aim), "episode": episode})
+        return self._say("begin", {"goal": to_message(aim), "episode": episode})
 
     def see(self, frame: Frames, done: Actions | None) -> int:
         """A block begins at this frame."""
@@ -190,7 +198,7 @@ class PlannerProcess:
 
     def restart(self) -> None:
         """End it, and begin to load it anew."""
-        self.close()
+        child.leave(self._link, self.process)
         self._start()
 
     def close(self) -> None:

@@ -54,14 +54,21 @@ class Box:
         """Each command drawn towards the one before it, from the front of the plans on."""
         raw = plans * self.std + self.mean
         commands = raw.reshape(*plans.shape[:-2], -1, len(change))  # (B, ..., H * A / a, a)
-        held = commands.copy()
+        last = None
         if sent is not None:
             last = (sent * self.std + self.mean)[:, -len(change) :]
             last = last.reshape(len(last), *[1] * (plans.ndim - 3), -1)
-            held[..., 0, :] = np.clip(held[..., 0, :], last - change, last + change)
-        for index in range(1, held.shape[-2]):
-            before = held[..., index - 1, :]
-            held[..., index, :] = np.clip(held[..., index, :], before - change, before + change)
+        held = hold(commands, change, last)
         moved = (held != commands).reshape(plans.shape)  # the rest keeps its bits
         normal = (held.reshape(plans.shape) - self.mean) / self.std
         return np.where(moved, normal, plans).astype(np.float32)
+
+
+def hold(commands: Array, change: Actions, last: Array | None) -> Array:
+    """Raw commands (...,n,a), each at most `change` (a,) from the one before it; `last` (...,a) was sent before."""
+    held = commands.copy()
+    for index in range(held.shape[-2]):
+        before = held[..., index - 1, :] if index else last
+        if before is not None:
+            held[..., index, :] = np.clip(held[..., index, :], before - change, before + change)
+    return held

@@ -9,11 +9,12 @@ import shutil
 from pathlib import Path
 
 from lrc_jepa.console import say
+from lrc_jepa.errors import BadInput
 from lrc_jepa.files import read_json, write_json
 from lrc_jepa.folders import whole_folder
 
 HOME = Path(__file__).parent
-ORIGIN = "shipped.json"
+ORIGIN, MANIFEST = "shipped.json", "manifest.json"
 """Beside the checkpoint: where its dataset is looked for and how to make it, and the hash of its configuration."""
 CARD = "card.md"
 
@@ -24,10 +25,10 @@ def names() -> list[str]:
 
 
 def find(path: Path | str) -> Path | None:
-    """The folder of a shipped model, where a bare name is given that is no path here."""
-    path = Path(path)
-    bare = path.name == str(path) and not path.exists()
-    return HOME / path.name if bare and path.name in names() else None
+    """The folder of a shipped model, where a bare name is given and nothing of that name is here."""
+    name = str(path)
+    bare = Path(name).name == name and not Path(name).exists()
+    return HOME / name if bare and name in names() else None
 
 
 def unpacked(path: Path) -> Path:
@@ -36,7 +37,12 @@ def unpacked(path: Path) -> Path:
     if source is None:
         return path
     target = Path("runs") / source.name
-    if not (target / "config.json").is_file():
+    if target.exists() and not _holds(target, source):
+        raise BadInput(
+            f"{target} is not the {source.name} that comes with this library, which would lie there: "
+            f"say {target} if you mean that run, else rename it"
+        )
+    if not target.exists():
         origin = read_json(source / ORIGIN, f"shipped model {source.name}")
         described = read_json(source / "config.json", f"shipped model {source.name}")
         with whole_folder(target) as folder:
@@ -49,3 +55,10 @@ def unpacked(path: Path) -> Path:
         if not Path(origin["data"]).exists():
             say(f"its episodes: {origin['collect']}")
     return target
+
+
+def _holds(run: Path, source: Path) -> bool:
+    """Whether a run is a shipped model that was laid out, with no checkpoint of another training."""
+    saved = [folder / MANIFEST for folder in (run / "checkpoints").glob("[0-9]*")]
+    own = (source / MANIFEST).read_bytes()
+    return len(saved) == 1 and saved[0].is_file() and saved[0].read_bytes() == own
