@@ -15,6 +15,7 @@ import pytest
 
 OPTIONS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-dev-shm-usage", "--no-proxy-server", "--host-resolver-rules=MAP * ~NOTFOUND"),
     *("--disable-background-networking", "--disable-component-update", "--disable-extensions"),
     *("--allow-file-access-from-files", "--enable-logging=stderr", "--v=0", "--virtual-time-budget=4000"),
 )
@@ -62,7 +63,7 @@ def look(page: Path, folder: Path, width: int) -> Seen:
         [browser, *OPTIONS, *places, "--dump-dom", frame.resolve().as_uri()],
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=550,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from skips import (  # noqa: F401 - hooks
     pytest_sessionfinish,
     pytest_terminal_summary,
 )
+from surroundings import pytest_runtest_protocol, pytest_runtest_setup  # noqa: F401 - hooks
 
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs import get_world
@@ -22,11 +22,6 @@ from lrc_jepa.recipes import get_recipe
 from lrc_jepa.run import Run
 from lrc_jepa.training.assemble import assemble
 from lrc_jepa.training.loop import fit
-
-os.environ.setdefault("MPLBACKEND", "Agg")
-# A virtual machine may announce AMX that it does not let run: bfloat16 would end the process.
-os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
-torch.set_num_threads(1)  # tiny tensors: a second thread costs more than it brings
 
 DEBUG = get_recipe("tworoom-lrc-debug")
 

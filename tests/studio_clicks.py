@@ -41,8 +41,7 @@ def act(page, rng):
         page.keyboard.press(str(rng.integers(1, 1 + page.locator(".tabs button").count())))
     elif kind == 1:
         page.keyboard.press(str(rng.choice(KEYS)))
-    elif kind == 2 and page.locator(".world").first.is_visible():
-        box = page.locator(".world").first.bounding_box()
+    elif kind == 2 and (world := page.locator(".world").first).is_visible() and (box := world.bounding_box()):
         (x, y), (to_x, to_y) = rng.uniform(0.1, 0.9, (2, 2))
         page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
         page.mouse.down()
@@ -60,9 +59,9 @@ def act(page, rng):
 
 
 def push(page, rng, selector, script):
-    found = page.locator(selector)
-    if count := found.count():
-        found.nth(int(rng.integers(count))).evaluate(script)
+    """Do something to one of the elements there are now: the page may show others a moment later."""
+    chosen = "const there = document.querySelectorAll(all), e = there[Math.floor(share * there.length)];"
+    page.evaluate(f"([all, share]) => {{ {chosen} if (e) ({script})(e); }}", [selector, float(rng.random())])
 
 
 def click_about(page, rng, clicks, pause=100):

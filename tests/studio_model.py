@@ -17,7 +17,7 @@ from lrc_jepa.studio.opened import Opened
 from lrc_jepa.studio.server import Studio, serving
 from lrc_jepa.types import Factors
 
-LIMIT = 60  # seconds that any answer may take
+LIMIT = 120  # seconds that any answer may take
 
 
 class TrueModel(nn.Module):

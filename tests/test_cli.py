@@ -229,7 +229,7 @@ def test_torchrun_trains_in_two_processes(store, tmp_path):
         "cpu",
     ]
     ran = subprocess.run(
-        [*torchrun, "-m", "lrc_jepa.cli", "train", *words], capture_output=True, text=True, timeout=250
+        [*torchrun, "-m", "lrc_jepa.cli", "train", *words], capture_output=True, text=True, timeout=550
     )
     assert ran.returncode == 0, ran.stderr
     assert (tmp_path / "run" / "checkpoints" / "00000008").is_dir() and "trained 8 steps" in ran.stdout

@@ -12,7 +12,7 @@ from test_cli import lrc, refused
 class Recording:
     """Writes down what is logged where and when."""
 
-    made: list = []  # noqa: RUF012
+    made: list
 
     def __init__(self, name):
         self.logged, self.frame = [], None
@@ -36,6 +36,7 @@ class Recording:
 def test_episodes_are_written_in_order(store, tmp_path, monkeypatch, capsys):
     stand_in = SimpleNamespace(RecordingStream=Recording, Image=np.array, Scalars=np.array)
     monkeypatch.setitem(sys.modules, "rerun", stand_in)
+    monkeypatch.setattr(Recording, "made", [], raising=False)
     monkeypatch.chdir(tmp_path)
     code, out, err = lrc(
         "data", "show", store.path, "--rerun", "--episodes", "2", "4", "--json", capsys=capsys

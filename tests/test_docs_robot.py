@@ -15,6 +15,7 @@ from test_help import understood
 from test_serve import served
 
 from lrc_jepa.data.exporters import export_dataset
+from lrc_jepa.deploy import Camera
 from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.lines import read_lines
@@ -54,12 +55,23 @@ def simulated_arm(store):
     return arm
 
 
+@pytest.fixture
+def cameras(monkeypatch):
+    """Those that the page opens, closed at last: their threads would go on while other tests run."""
+    opened, watch = [], Camera._watch
+    monkeypatch.setattr(Camera, "_watch", lambda camera: opened.append(camera) or watch(camera))
+    yield
+    for camera in opened:
+        camera.close()
+        camera._thread.join()
+
+
 def steps():
     found = STEP.finditer(PAGE.read_text())
     return {int(step[1]): BLOCK.findall(step[0]) for step in found}
 
 
-def test_ten_steps_from_a_folder_to_a_moving_arm(store, tmp_path, monkeypatch, capsys):
+def test_ten_steps_from_a_folder_to_a_moving_arm(store, cameras, tmp_path, monkeypatch, capsys):
     export_dataset(store, tmp_path / "my_episodes", format="lerobot")
     arm, names = simulated_arm(store), {"__name__": "page"}
     monkeypatch.chdir(tmp_path)

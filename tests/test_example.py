@@ -43,7 +43,7 @@ def added(tmp_path_factory):
     folder, source = tmp_path_factory.mktemp("installed"), tmp_path_factory.mktemp("source") / "lrc-residual"
     shutil.copytree(EXAMPLE, source)
     words = ["install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--target", str(folder)]
-    subprocess.run([sys.executable, "-m", "pip", *words, str(source)], check=True, timeout=280)
+    subprocess.run([sys.executable, "-m", "pip", *words, str(source)], check=True, timeout=550)
     before = {name: dict(table) for name, table in TABLES.items()}
     sys.path.append(str(folder))
     importlib.invalidate_caches()

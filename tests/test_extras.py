@@ -64,7 +64,7 @@ def test_the_core_alone_loads_trains_and_acts_and_more_is_one_sentence(run, stor
     hidden = ",".join(name for name in PACKAGES if name != "jinja2")  # torch brings that one
     words = [sys.executable, "-c", CORE_ALONE, hidden, str(store.path), str(run), str(tmp_path / "out")]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    ended = subprocess.run(words, capture_output=True, text=True, env=env, timeout=280)
+    ended = subprocess.run(words, capture_output=True, text=True, env=env, timeout=550)
     assert ended.returncode == 2, ended.stderr
     said = ended.stderr.splitlines()[-1]
     assert said == ("lrc: lrc plan needs the package scipy; install it with: pip install 'lrc-jepa[lab]'"), (
@@ -150,7 +150,7 @@ def test_the_wheel_holds_all_that_the_package_is(tmp_path):
         "--wheel-dir",
         str(tmp_path),
     ]
-    subprocess.run([sys.executable, "-m", "pip", *words, str(tmp_path)], check=True, timeout=280)
+    subprocess.run([sys.executable, "-m", "pip", *words, str(tmp_path)], check=True, timeout=550)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as opened:
         held = set(opened.namelist())

@@ -32,6 +32,13 @@ def same(a, b):
     return torch.equal(a.frames, b.frames) and torch.equal(a.actions, b.actions)
 
 
+@pytest.fixture
+def reading():
+    """Whether a thread reads that was not there before the test."""
+    before = set(threading.enumerate())
+    return lambda: any(thread.name.startswith("feed") for thread in set(threading.enumerate()) - before)
+
+
 def test_a_clip_is_the_frames_and_the_actions_between_them(clips, store):
     """Against a reading of the store row by row: nothing vectorised, nothing shared."""
     skip = clips.config.frameskip
@@ -92,7 +99,7 @@ def test_the_shares_of_several_processes_are_the_batch(clips):
     assert torch.equal(torch.cat([part.actions for part in parts]), whole.actions)
 
 
-def test_an_error_while_reading_reaches_the_loop(clips, monkeypatch):
+def test_an_error_while_reading_reaches_the_loop(clips, monkeypatch, reading):
     read = Feed.read
 
     def broken(self, step):
@@ -106,14 +113,14 @@ def test_an_error_while_reading_reaches_the_loop(clips, monkeypatch):
         next(batches)
         with pytest.raises(BadInput, match="went away"):
             next(batches)
-    assert not any(thread.name.startswith("feed") for thread in threading.enumerate())
+    assert not reading()
 
 
-def test_leaving_early_ends_the_thread(clips):
+def test_leaving_early_ends_the_thread(clips, reading):
     with closing(feed_of(clips, prefetch=1).batches(0, 1000)) as batches:
         next(batches)
-        assert any(thread.name.startswith("feed") for thread in threading.enumerate())
-    assert not any(thread.name.startswith("feed") for thread in threading.enumerate())
+        assert reading()
+    assert not reading()
 
 
 @pytest.mark.parametrize("readers", [1, 3])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import zipfile
 from dataclasses import replace
@@ -132,15 +131,7 @@ def test_stride_joins_actions(name, tmp_path):
         assert store.meta["frame_rate"] == pytest.approx((5 if name == "bridge-raw" else 10) / 3)
 
 
-@pytest.fixture
-def usual_priority():
-    """SVT-AV1's encoder takes real-time priority where it may, and leaves it to all that comes after."""
-    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
-    yield
-    os.sched_setscheduler(0, policy, parameters)
-
-
-def test_av1_video(tmp_path, usual_priority):
+def test_av1_video(tmp_path):
     made = episodes((6, 8), height=64, width=64)
     path = lerobot(tmp_path, made, "v3.0", codec="libsvtav1")
     import_dataset(path, tmp_path / "out", size=64)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -79,23 +77,24 @@ def test_killed_process(tmp_path):
     path = images(tmp_path, episodes((30,) * 12, noise=False))
     out = tmp_path / "out"
     code = (
-        "import sys, time\n"
+        "import signal, sys\n"
         "from pathlib import Path\n"
         "from lrc_jepa.data import streaming\n"
         "from lrc_jepa.data.importers import import_dataset\n"
         "streaming.SYNC_SECONDS = 0.0\n"
-        "import_dataset(Path(sys.argv[1]), Path(sys.argv[2]), size=16,"
-        " progress=lambda a, b: time.sleep(0.05))\n"
+        "def progress(done, total):\n"
+        "    if done >= 110:\n"  # within the fourth episode: it tells, and waits to be killed
+        "        print('here', flush=True)\n"
+        "        signal.pause()\n"
+        "import_dataset(Path(sys.argv[1]), Path(sys.argv[2]), size=16, progress=progress)\n"
     )
-    child = subprocess.Popen([sys.executable, "-c", code, str(path), str(out)])
+    words = [sys.executable, "-c", code, str(path), str(out)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout.readline() == "here\n"
+        child.kill()
+        assert child.wait() == -signal.SIGKILL and not out.exists()
     journal = work_folder(out) / JOURNAL
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and child.poll() is None:
-        if journal.is_file() and journal.read_bytes().count(b'{"length"') >= 3:
-            break
-        time.sleep(0.01)
-    os.kill(child.pid, signal.SIGKILL)
-    assert child.wait() == -signal.SIGKILL and not out.exists()
+    assert journal.read_bytes().count(b'{"length"') >= 3
     with journal.open("a") as handle:
         handle.write('{"length": 30, "per')  # a line that was being written
     first = []

@@ -45,6 +45,7 @@ from lrc_jepa.evaluate.probes import (
 from lrc_jepa.evaluate.ranking import RecoveryConfig, Scenes, draw_scenes, rank, rank_scenes
 from lrc_jepa.evaluate.recall import chance, summarize_recovery
 from lrc_jepa.evaluate.similarity import psnr, psnr_moving, ssim
+from lrc_jepa.locks import hold
 from lrc_jepa.records import Control, Probe, of_rows
 from lrc_jepa.report.page import write_page
 from lrc_jepa.rows import read_rows
@@ -552,8 +553,9 @@ def test_a_killed_lab_goes_on_where_it_stopped(home, tmp_path):
     )
     while started.poll() is None and not read_rows(home / "results.jsonl", "control"):
         time.sleep(0.05)
-    started.kill()
-    started.wait()
+    with hold(home / "results.jsonl", wait=True):  # all rows of planning, or none
+        started.kill()
+        started.wait()
     before = read_rows(home / "results.jsonl")
     assert before and not (tmp_path / "page").exists()
     found = lab.main(work)

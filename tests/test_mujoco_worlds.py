@@ -2,6 +2,7 @@
 
 import ctypes.util
 import sys
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -197,6 +198,7 @@ def test_the_backend_is_the_users_or_the_first_that_works(monkeypatch):
     with pytest.raises(BadInput, match="apt-get install libosmesa6"):
         mujoco_gl.choose_backend()
     monkeypatch.setenv("MUJOCO_GL", "egl")
+    monkeypatch.setitem(sys.modules, "mujoco", ModuleType("mujoco"))
     assert mujoco_gl.load_mujoco() is sys.modules["mujoco"]
 
 
@@ -204,5 +206,6 @@ def test_a_mujoco_that_came_too_early_is_reported_before_it_ends_the_process(mon
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.setitem(sys.modules, "mujoco", ModuleType("mujoco"))
     with pytest.raises(BadInput, match="too early"):
         mujoco_gl.load_mujoco()

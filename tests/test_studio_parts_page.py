@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from studio_browser import SCREENS, chromium, opened, pixels, red_dot, wait_until
 from studio_clicks import click_about, heap
-from studio_model import served, true_run
+from studio_model import LIMIT, served, true_run
 
 
 @pytest.fixture(scope="module")
@@ -106,11 +106,11 @@ def test_curves_grow_before_ones_eyes(browser, run, data):
         with (run / "metrics.jsonl").open("ab") as handle:
             handle.write(b'{"step": 900, "kind": "train", "total": 0.01}\n')
         wait_until(page, lambda: line.get_attribute("d") != before)
-        assert "step 900" in page.locator("#runs .chip").first.inner_text()
+        wait_until(page, lambda: "step 900" in page.locator("#runs .chip").first.inner_text())
         page.keyboard.press("5")
         for key, part in zip("1234", ("plan", "streams", "imagine", "episodes"), strict=True):
             page.keyboard.press(key)
-            assert page.locator(f"#{part}").is_visible()
+            page.locator(f"#{part}").wait_for()
 
 
 def test_a_hand_that_clicks_about_finds_no_fault(run, browser, data):
@@ -123,7 +123,7 @@ def test_a_hand_that_clicks_about_finds_no_fault(run, browser, data):
             before = heap(page)
             click_about(page, rng, 20, pause=30)
             assert heap(page) < before + 8  # megabytes
-        wait = time.monotonic() + 60
+        wait = time.monotonic() + LIMIT
         while studio.sessions and time.monotonic() < wait:
             time.sleep(0.05)
         assert not studio.sessions  # a closed tab frees what it had

@@ -1,6 +1,7 @@
 """What is particular to each system: sizes, parts, terms, and the names they are reported under."""
 
 import dataclasses
+import gc
 import json
 import re
 from pathlib import Path
@@ -439,6 +440,7 @@ def test_predictions_do_not_train_the_slots():
 
 def peak_mb(work, folder):
     """The most memory that tensors held at once during some work, by the allocator's own account."""
+    gc.collect()  # tensors of other tests would count as freed by it
     with torch.profiler.profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         work()
     seen.export_chrome_trace(str(folder / "trace.json"))

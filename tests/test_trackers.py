@@ -111,6 +111,7 @@ def test_a_resumed_run_goes_on_in_the_same_place_without_doubled_steps(
 def test_wandb_offline(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
+    monkeypatch.setenv("WANDB__SERVICE_WAIT", "250")  # seconds: a busy machine takes its time to start it
     seen = []
     for first in (1, 3):  # the second goes on: steps 3 and 4 alone are new, though 1 to 4 are told
         with tracking(["wandb"], tmp_path, DEBUG, seen.append) as watch:
@@ -120,7 +121,8 @@ def test_wandb_offline(tmp_path, monkeypatch):
         assert known["sent"] == {"train": first + 1}
     wandb.teardown()  # its service has written everything once it has ended
     kept = sorted((tmp_path / "wandb").glob("offline-run-*"))
-    assert len(kept) == 2 and all(folder.name.endswith(known["id"]) for folder in kept)
+    # Named by the second in which they began, and numbered where that is the same.
+    assert len(kept) == 2 and all(f"-{known['id']}" in folder.name for folder in kept)
     steps = [sorted(history_steps(next(folder.glob("*.wandb")))) for folder in kept]
     assert steps == [[1, 2], [3, 4]] and len(seen) == 6
 

@@ -175,10 +175,11 @@ def bench_rollout(
 
 
 def resident_mb() -> float:
-    """Memory that this process holds now (its peak, where the system does not tell)."""
+    """Memory that this process holds now, without mapped files (its peak, where the system does not tell)."""
     status = Path("/proc/self/statm")
     if status.exists():
-        return int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+        _, resident, mapped, *_ = map(int, status.read_text().split())
+        return (resident - mapped) * os.sysconf("SC_PAGE_SIZE") / 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

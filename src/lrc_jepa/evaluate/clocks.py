@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -46,6 +47,7 @@ def peak_bytes(work: Callable[[], Any]) -> int:
         work()
         return torch.cuda.max_memory_allocated() - before
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler would announce itself
+    gc.collect()  # tensors of before would count as freed by the work
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
         work()
     results: Any = recorded.profiler.kineto_results  # type: ignore[union-attr]
