@@ -183,7 +183,7 @@ def test_a_thinker_ends_when_nobody_asks_any_more():
     assert link.receive() == {"refused": "no run is open"}
 
 
-def test_a_camera_that_hangs_or_fails_leaves_its_last_frame_to_grow_old():
+def test_a_camera_that_hangs_or_fails_leaves_its_last_frame_to_grow_old(capsys):
     read, gate = [], threading.Event()
 
     def hangs():
@@ -200,6 +200,7 @@ def test_a_camera_that_hangs_or_fails_leaves_its_last_frame_to_grow_old():
     gate.set()
     camera._thread.join()
     assert camera.newest() is first and camera.error == "unplugged"
+    assert "the camera failed and is read no more (unplugged)" in capsys.readouterr().out
     camera.close()
 
 

@@ -13,6 +13,7 @@ from test_cli import lrc
 from lrc_jepa.data.deployment import robot_facts
 from lrc_jepa.data.frames import to_height, to_square
 from lrc_jepa.data.importers import import_dataset
+from lrc_jepa.data.importers.cameras import Joined
 from lrc_jepa.data.limits import ActionLimits
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
@@ -229,6 +230,33 @@ def test_cameras_are_chosen_with_care(tmp_path, capsys):
         assert code == 2 and words in " ".join(err.split()) and not (tmp_path / "no").exists()
     single = imported(path, tmp_path / "one", camera="side")
     assert single.meta["source"]["camera"] == "pixels.side" and "cameras" not in single.meta["source"]
+
+
+class Shown:
+    """A source that gives pictures, and fails with what is raised in between."""
+
+    simulated, wanted_names, lengths = True, {}, np.array([2])
+
+    def __init__(self, camera, *frames):
+        self.info, self._frames = {"camera": camera}, frames
+
+    def frames(self, episode):
+        for frame in self._frames:
+            if isinstance(frame, Exception):
+                raise frame
+            yield frame
+
+
+def test_what_is_wrong_with_one_of_several_cameras_is_said_as_it_is():
+    picture = np.zeros((2, 2, 3), np.uint8)
+    whole = Shown("a", picture, picture)
+    with pytest.raises(BadInput, match="one camera has fewer frames"):
+        list(Joined([whole, Shown("b", picture)]).frames(0))
+    with pytest.raises(ValueError, match="a broken picture"):
+        list(Joined([whole, Shown("b", ValueError("a broken picture"))]).frames(0))
+    assert [frame.shape for frame in Joined([whole, Shown("b", picture, picture)]).frames(0)] == [
+        (2, 4, 3)
+    ] * 2
 
 
 def test_a_picture_of_the_goal_is_no_camera(tmp_path):

@@ -122,6 +122,47 @@ def test_action_by_action_it_is_what_the_policy_does(opened, place, frames):
         local.select_action({"observation.image.a": batch[0], "observation.image.b": batch[0]})
 
 
+def test_what_is_ahead_is_no_longer_than_a_plan(opened, frames):
+    session, longest = Session(opened, SMALL), 5 * SMALL.horizon
+    first = {"image": frames[0], "goal": frames[30]}
+    assert "actions" in session.infer({**first, "ahead": np.zeros((longest, 2), np.float32)})
+    with pytest.raises(BadInput, match=f"at most {SMALL.horizon} blocks of 5 actions, not {longest + 5}"):
+        session.infer({**first, "ahead": np.zeros((longest + 5, 2), np.float32)})
+
+
+class Joining:
+    """A policy whose actions join two commands of two numbers each, in blocks of two; it counts them."""
+
+    def __init__(self, *cameras):
+        self.metadata = {"cameras": list(cameras), "block": 2, "commands": 2}
+        self.asked, self.made = [], 0
+
+    def infer(self, observation):
+        self.asked.append(observation)
+        self.made += 16 * observation["plan"]
+        return {"actions": np.arange(self.made - 16, self.made, dtype=np.float32).reshape(4, 4)}
+
+
+def test_joined_commands_are_given_one_by_one(frames):
+    policy = Joining("images.top")
+    stepping = StepPolicy(policy, frames[30])
+    found = np.stack([stepping.select_action({"images.top": frame}) for frame in frames[:12]])
+    assert np.array_equal(found, np.arange(24, dtype=np.float32).reshape(12, 2))
+    assert [asked["plan"] for asked in policy.asked] == [True, False, True]  # a look after each four commands
+    assert np.array_equal(policy.asked[1]["done"], np.arange(8, dtype=np.float32).reshape(2, 4))
+    assert np.array_equal(policy.asked[2]["image"], frames[8])
+
+
+def test_a_camera_that_is_not_there_is_refused_by_name(frames):
+    stepping = StepPolicy(Joining("images.top"), frames[30], camera="images.tap")
+    with pytest.raises(BadInput, match=r"looks at images.tap; in the observation there is images.top, state"):
+        stepping.select_action({"images.top": frames[0], "state": 0})
+    two = Joining("images.top", "images.wrist")
+    with pytest.raises(BadInput, match=r"looks at images.top, images.wrist; .* there is images.top"):
+        StepPolicy(two, frames[30]).select_action({"images.top": frames[0]})
+    assert StepPolicy(two, frames[30]).select_action({"image": frames[0]}).shape == (2,)  # joined already
+
+
 def test_pictures_of_several_cameras_are_joined_as_the_data_were(opened, frames):
     """For every observation and for the goal, by full names or their last parts, over the wire and action by action."""
     deployment = replace(opened.checkpoint.deployment, cameras=("images.top", "images.wrist"), crop="squash")
@@ -211,6 +252,7 @@ def malformed(frames):
         np.full((5, 2), np.nan),
         np.zeros(5),
         np.zeros((10, 2), int),
+        np.full((5, 2), 1e300),  # a number until it is float32
     )
     wrong += [{**good, "done": value} for value in actions] + [{**good, "ahead": value} for value in actions]
     packed = [msgpack.packb(value, default=lambda x: msgpack.unpackb(pack(x))) for value in wrong]
@@ -255,20 +297,35 @@ def test_a_message_that_is_too_long_closes_that_connection_alone(place, frames):
         assert "actions" in honest.infer({"image": frames[0], "goal": frames[30]})
 
 
-def test_a_policy_that_fails_answers_with_a_sentence_and_clients_are_counted():
+def test_a_policy_that_fails_answers_with_a_sentence_and_clients_are_counted(capsys):
     class Broken:
         def infer(self, observation):
-            raise ZeroDivisionError
+            raise ZeroDivisionError("by the wheel")
 
     with served(Broken, {"cameras": [], "action_high": [float("inf")]}) as (_, port):
         assert json.loads(get(port, "/metadata")[1])["action_high"] == [None]  # JSON knows no infinity
         clients = [Client(f"ws://127.0.0.1:{port}") for _ in range(CLIENTS)]
-        with pytest.raises(BadInput, match=r"the policy failed \(ZeroDivisionError\)"):
+        with pytest.raises(BadInput, match=r"the policy failed \(ZeroDivisionError: by the wheel\)"):
             clients[0].infer({})
+        with pytest.raises(BadInput, match="the policy failed"):
+            clients[0].infer({})
+        said = capsys.readouterr().out  # where the server runs, and once
+        assert said.count("warning: the policy failed (ZeroDivisionError: by the wheel)") == 1
         with pytest.raises(BadInput, match="503"):
             Client(f"ws://127.0.0.1:{port}")
         for client in clients:
             client.close()
+
+
+def test_a_session_that_cannot_be_opened_says_why_where_the_server_runs(capsys):
+    def session():
+        raise RuntimeError("no memory\nleft")
+
+    with served(session, {}) as (server, port):
+        with pytest.raises(BadInput, match="no policy to talk to"):
+            Client(f"ws://127.0.0.1:{port}")
+        assert "warning: the policy failed (RuntimeError: no memory left)" in capsys.readouterr().out
+        assert server.clients == 0
 
 
 def test_the_client_needs_no_torch():

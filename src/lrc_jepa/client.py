@@ -93,7 +93,8 @@ class Client:
 class StepPolicy:
     """Action by action, as LeRobot's robots ask: `select_action(observation)` and `reset()`.
 
-    It looks where a block begins and plans anew when a plan is carried out, as `Policy.act` does.
+    It looks where a block begins and plans anew when a plan is carried out, as `Policy.act` does. Where an action of
+    the model joins several commands they are given one by one.
     """
 
     def __init__(
@@ -102,11 +103,12 @@ class StepPolicy:
         """`goal` is a picture (h,w,3) of where to end, or one for each camera.
 
         `camera` is the key of observations that holds the picture; left out: the cameras that the model was
-        trained on, or the only picture there is.
+        trained on, or of a model of one camera the only picture there is.
         """
         self.policy, self.goal = policy, goal if isinstance(goal, np.ndarray) else dict(goal)
-        self.cameras = [camera] if camera else list(policy.metadata["cameras"])
-        self.block = int(policy.metadata["block"])
+        self.camera, self.cameras = camera, list(policy.metadata["cameras"])
+        self.joined = int(policy.metadata["commands"])
+        self.block = int(policy.metadata["block"]) * self.joined
         self.reset()
 
     def reset(self) -> None:
@@ -116,7 +118,7 @@ class StepPolicy:
         self._new = True
 
     def select_action(self, observation: Mapping[str, Any]) -> Any:
-        """The next action (a,); for a batch of one, pictures (1,3,h,w) as LeRobot has them, it is (1,a).
+        """The next command (a,); for a batch of one, pictures (1,3,h,w) as LeRobot has them, it is (1,a).
 
         Pictures are uint8 (h,w,3) or numbers from 0 to 1, the colours first; a torch tensor is answered by one.
         """
@@ -135,20 +137,24 @@ class StepPolicy:
         if self._new:
             asked |= {"goal": self.goal, "reset": True}
         else:
-            asked["done"] = np.stack(self._done[-self.block :])
+            asked["done"] = np.concatenate(self._done[-self.block :]).reshape(self.block // self.joined, -1)
         found = self.policy.infer(asked)
         self._new, self._done = False, self._done[-self.block :]
         if asked["plan"]:
-            self._left = list(np.asarray(found["actions"], np.float32))
+            actions = np.asarray(found["actions"], np.float32)
+            self._left = list(actions.reshape(len(actions) * self.joined, -1))
 
     def _pictures(self, observation: Mapping[str, Any]) -> dict[str, Any]:
         """What the policy sees of an observation: a picture, or one for each of several cameras."""
-        if self.cameras and all(name in observation for name in self.cameras):
-            several = len(self.cameras) > 1
-            return {name if several else "image": observation[name] for name in self.cameras}
-        found = [key for key in observation if "image" in key]
+        names = [self.camera] if self.camera else self.cameras
+        if names and all(name in observation for name in names):
+            return {name if len(names) > 1 else "image": observation[name] for name in names}
+        there = ", ".join(observation) or "nothing"
+        if self.camera or (len(names) > 1 and "image" not in observation):
+            raise BadInput(f"the policy looks at {', '.join(names)}; in the observation there is {there}")
+        found = ["image"] if len(names) > 1 else [key for key in observation if "image" in key]
         if len(found) != 1:
-            raise BadInput(f"which of {', '.join(observation)} is the picture? Name the camera")
+            raise BadInput(f"which of {there} is the picture? Name the camera")
         return {"image": observation[found[0]]}
 
 

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable
 
 from lrc_jepa.arrays import Frames
+from lrc_jepa.console import warn
 from lrc_jepa.deploy.robot import Observation
 
 
 class Camera:
     """Calls `read`, which waits for the next frame, over and over; a frame counts from when it came.
 
-    A `read` that hangs or fails leaves the last frame to grow old, which the loop notices.
+    A `read` that hangs or fails leaves the last frame to grow old, which the loop notices; why one failed is said at once.
     """
 
     def __init__(self, read: Callable[[], Frames]) -> None:
@@ -39,5 +40,6 @@ class Camera:
                 frame = self._read()
             except Exception as error:  # noqa: BLE001 - a driver may raise anything
                 self.error = str(error) or type(error).__name__
+                warn(f"the camera failed and is read no more ({self.error})")
                 return
             self._newest = Observation(frame, time.monotonic())

@@ -18,11 +18,13 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from lrc_jepa.client import Infers
+from lrc_jepa.console import warn
 from lrc_jepa.errors import BadInput
 from lrc_jepa.wire import LARGEST, pack, unpack_table
 
 CLIENTS = 16  # at a time
 SHORTEST = 16  # letters of a token
+LONGEST = 300  # letters of a reason
 
 
 def check_door(host: str, token: str) -> None:
@@ -46,6 +48,7 @@ class PolicyServer:
         # JSON has no word for infinity, which a bound may be where that was asked for by name.
         self._told = json.dumps(json.loads(json.dumps(self._metadata), parse_constant=lambda word: None))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
+        self._warned: set[str] = set()
         self.clients = self.answered = self.refused = 0
 
     async def start(self, host: str, port: int) -> Server:
@@ -92,6 +95,9 @@ class PolicyServer:
                 await connection.send(await self._think(lambda said=message: self._answer(session, said)))  # type: ignore[misc]
         except ConnectionClosed:
             pass
+        except Exception as error:
+            self._failure(error)
+            raise  # closes the connection
         finally:
             self.clients -= 1
 
@@ -112,4 +118,13 @@ class PolicyServer:
             return str(error)
         except Exception as error:  # noqa: BLE001 - whatever one client causes, the others are served
             self.refused += 1
-            return f"the policy failed ({type(error).__name__})"
+            return self._failure(error)
+
+    def _failure(self, error: Exception) -> str:
+        """What went wrong, in one sentence; whoever runs the server is told it too, and once."""
+        reason = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")[:LONGEST]
+        sentence = f"the policy failed ({reason})"
+        if sentence not in self._warned:
+            self._warned.add(sentence)
+            warn(sentence)
+        return sentence

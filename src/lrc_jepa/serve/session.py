@@ -23,7 +23,8 @@ class Session:
     image   (h,w,3) uint8; or a picture under the name of each camera, or the last part of it: several are joined
     goal    (h,w,3) uint8, or a table with one for each camera: where to end; kept until another is sent
     done    (block,a): what was carried out since the last image, a block ago; left out: the past is not known
-    ahead   (n,a), whole blocks: what will be carried out before the plan begins; left out: nothing
+    ahead   (n,a), whole blocks, at most as many as a plan has: what will be carried out before the plan begins;
+            left out: nothing
     plan    false: only look
     reset   true: forget the past
 
@@ -49,6 +50,11 @@ class Session:
         ahead = _actions(observation, "ahead", spec.raw_action_dim, spec.frameskip)
         if done is not None and len(done) != spec.frameskip:
             raise BadInput(f"done is one block of {spec.frameskip} actions, not {len(done)}")
+        longest = self.policy.config.horizon
+        if ahead is not None and len(ahead) > longest * spec.frameskip:
+            raise BadInput(
+                f"ahead is at most {longest} blocks of {spec.frameskip} actions, not {len(ahead)} actions"
+            )
         goal = self._goal(observation)
         if goal is not None:
             self.policy.reset(goal)
@@ -111,8 +117,10 @@ def _actions(observation: Mapping[str, Any], key: str, width: int, block: int) -
         return None
     if not isinstance(values, np.ndarray) or values.dtype.kind != "f" or values.ndim != 2:
         raise BadInput(f"{key} must be an array of numbers (n, {width})")
-    if values.shape[1] != width or len(values) % block or not np.isfinite(values).all():
+    with np.errstate(over="ignore"):
+        numbers = np.asarray(values, np.float32)  # in which what was finite may not be
+    if values.shape[1] != width or len(values) % block or not np.isfinite(numbers).all():
         raise BadInput(
             f"{key} must be whole blocks of {block} finite actions (n, {width}), not {values.shape}"
         )
-    return np.asarray(values, np.float32)
+    return numbers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,10 @@ class Joined(Source):
 
     def frames(self, episode: int) -> Iterator[NDArray[np.uint8]]:
         """The frames of all cameras, each with its neighbours."""
-        try:
-            for frames in zip(*(source.frames(episode) for source in self.sources), strict=True):
-                yield side_by_side(frames)
-        except ValueError as error:  # zip's: one of them ended
-            raise BadInput(f"in episode {episode} one camera has fewer frames than another") from error
+        for frames in zip_longest(*(source.frames(episode) for source in self.sources)):
+            if any(frame is None for frame in frames):
+                raise BadInput(f"in episode {episode} one camera has fewer frames than another")
+            yield side_by_side(frames)
 
     def columns(self, episode: int) -> Mapping[str, Array]:
         """The first camera's source knows them."""
