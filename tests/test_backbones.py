@@ -30,35 +30,25 @@ DINO = EncoderConfig(image_size=32, resize=42, patch=14, layers=2, heads=2, widt
 VJEPA = EncoderConfig(image_size=32, resize=48, patch=16, layers=2, heads=2, width=32, mlp=64, pool="mean")
 
 
+def saved(folder, kind, patch, **more):
+    """A small network of a family, with weights of its own, as the hub would have it."""
+    torch.manual_seed(0)
+    blocks = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "mlp_ratio": 2}
+    shape = getattr(transformers, f"{kind}Config")(**blocks, patch_size=patch, **more)
+    getattr(transformers, f"{kind}Model")(shape).save_pretrained(folder)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def dinov2(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("weights") / "dinov2"
-    torch.manual_seed(0)
-    shape = transformers.Dinov2Config(
-        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, mlp_ratio=2, patch_size=14, image_size=70
-    )
-    transformers.Dinov2Model(shape).save_pretrained(folder)
-    return folder
+    return saved(tmp_path_factory.mktemp("weights") / "dinov2", "Dinov2", 14, image_size=70)
 
 
 @pytest.fixture(scope="module")
 def vjepa2(tmp_path_factory):
+    predictor = {"pred_hidden_size": 24, "pred_num_attention_heads": 2, "pred_num_hidden_layers": 1}
     folder = tmp_path_factory.mktemp("weights") / "vjepa2"
-    torch.manual_seed(0)
-    shape = transformers.VJEPA2Config(
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        mlp_ratio=2.0,
-        patch_size=16,
-        crop_size=48,
-        frames_per_clip=4,
-        pred_hidden_size=24,
-        pred_num_attention_heads=2,
-        pred_num_hidden_layers=1,
-    )
-    transformers.VJEPA2Model(shape).save_pretrained(folder)
-    return folder
+    return saved(folder, "VJEPA2", 16, crop_size=48, frames_per_clip=4, **predictor)
 
 
 def on(recipe, encoder, backbone, latent=32):

@@ -18,7 +18,7 @@ from lrc_jepa.commands.job import read_work
 from lrc_jepa.errors import BadInput, Terminated
 from lrc_jepa.evaluate.kept import read_kept
 from lrc_jepa.evaluate.stats import seeded_difference
-from lrc_jepa.jobs.clock import Clock, told
+from lrc_jepa.jobs.clock import Clock, duration
 from lrc_jepa.jobs.executors import Here
 from lrc_jepa.jobs.job import Ended, Job
 from lrc_jepa.jobs.schedule import run_jobs
@@ -261,7 +261,7 @@ def test_the_time_left_is_what_was_expected_at_the_pace_of_what_is_done(tmp_path
     clock.ended(Ended(jobs[1], 1.0, "it failed"))  # tells nothing of the pace
     clock.ended(Ended(jobs[2], 30.0))
     assert clock.left == 30
-    assert [told(s) for s in (0.2, 89, 90, 7200)] == ["1 s", "89 s", "2 min", "2.0 h"]
+    assert [duration(s) for s in (0.2, 89, 90, 7200)] == ["1 s", "89 s", "2 min", "2.0 h"]
 
 
 def test_a_difference_over_seeds_is_as_uncertain_as_its_seeds():

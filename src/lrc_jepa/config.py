@@ -391,8 +391,8 @@ class PlanConfig(Checked):
 
 
 @dataclass(frozen=True)
-class RunConfig(Checked):
-    """Everything that defines a run."""
+class RunName(Checked):
+    """What a run is called, and what it is for."""
 
     recipe: str = ""
     """Name of the recipe this started from."""
@@ -404,11 +404,22 @@ class RunConfig(Checked):
     """paper, micro or debug."""
     action_dim: Count = 2
     """Width of one low-level action."""
+
+
+@dataclass(frozen=True)
+class RunSections(Checked):
+    """Every number that a recipe sets and that an option or a file can change."""
+
     clip: ClipConfig = ClipConfig()
     model: ModelConfig = ModelConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
     train: TrainConfig = TrainConfig()
     plan: PlanConfig = PlanConfig()
+
+
+@dataclass(frozen=True)
+class RunConfig(RunSections, RunName):
+    """Everything that defines a run."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

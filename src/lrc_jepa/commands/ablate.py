@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from lrc_jepa.arguments import parse
-from lrc_jepa.bounds import Count, Natural
 from lrc_jepa.commands.grid import plain_value
 from lrc_jepa.commands.train import find_data
-from lrc_jepa.commands.variants import Study, Variant, told
+from lrc_jepa.commands.variants import StudyArgs, Variant, answer
 from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import with_value
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.variants import Protocol
 from lrc_jepa.options import Positional
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.records import Ablation
+from lrc_jepa.records import Ablation, only
 from lrc_jepa.report.names import file_name
 
 EXAMPLES = ("lrc ablate q --values 1 2 4", "lrc ablate train.lr --values 1e-3 3e-3 --seeds 3 --pairs 0")
@@ -29,8 +27,8 @@ NAMED = {
 }
 
 
-@dataclass(frozen=True)
-class AblateArgs:
+@dataclass(frozen=True, kw_only=True)
+class AblateArgs(StudyArgs):
     """What to vary, and around which recipe."""
 
     what: Positional[str]
@@ -39,22 +37,10 @@ class AblateArgs:
     """The recipe to vary."""
     values: tuple[str, ...] = ()
     """Values of the field, as JSON; left out: the paper's."""
-    seeds: Count = 1
-    """Training seeds for each value."""
     data: Path | None = None
     """Dataset; left out: datasets/WORLD-clean."""
     out: Path | None = None
     """Folder of the runs and rows; left out: runs/ablate-WHAT."""
-    pairs: Natural = 50
-    """Start-goal pairs for planning; 0: do not plan."""
-    scenes: Count = 100
-    """Scenes of expert-action recovery."""
-    jobs: Count = 1
-    """Runs at a time; more than one have processes of their own."""
-    threads: Count = 1
-    """Threads of each such process."""
-    device: str = "auto"
-    """auto, cpu or cuda."""
 
 
 def variant(recipe: RunConfig, field: str, text: str, seed: int) -> RunConfig:
@@ -81,9 +67,7 @@ def main(argv: list[str]) -> dict[str, Any]:
         for seed in range(args.seeds)
     ]
     settings = {"recipe": args.recipe, "data": Store(data).digest()}
-    study = Study(
-        Ablation, out, Protocol(args.pairs, args.scenes), settings, args.device, args.jobs, args.threads
-    )
-    rows = study.measured(variants)
+    study = args.study(Ablation, out, settings)
+    rows = only(Ablation, study.measured(variants, args.executor(out)))
     study.show(field, rows, lambda row: row.value)
-    return {"field": field, "out": str(out), "rows": told(rows, "value")}
+    return {"field": field, "out": str(out), "rows": answer(rows, "value")}

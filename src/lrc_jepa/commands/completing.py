@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lrc_jepa.console import progress_bar, say, warn
-from lrc_jepa.jobs.clock import Clock, told
+from lrc_jepa.jobs.clock import Clock, duration
 from lrc_jepa.jobs.executors import Executor
 from lrc_jepa.jobs.job import Ended, Job
 from lrc_jepa.jobs.schedule import run_jobs
@@ -19,7 +19,7 @@ def complete(jobs: Sequence[Job], executor: Executor) -> dict[str, Ended]:
         return {}
     clock, count = Clock(waiting, executor.slots), len(waiting)
     say(
-        f"{count} jobs to do, {len(jobs) - count} done before; {executor.slots} at a time, about {told(clock.left)}"
+        f"{count} jobs to do, {len(jobs) - count} done before; {executor.slots} at a time, about {duration(clock.left)}"
     )
     with progress_bar("sweep, jobs", count) as bar:
 
@@ -28,8 +28,8 @@ def complete(jobs: Sequence[Job], executor: Executor) -> dict[str, Ended]:
             if ended.failure:
                 warn(f"{ended.job.name} failed: {ended.failure}")
             bar.advance()
-            left = f", about {told(clock.left)} left" if bar.done < count else ""
+            left = f", about {duration(clock.left)} left" if bar.done < count else ""
             if not ended.failure:
-                say(f"{bar.done:.0f} of {count}{left}: {ended.job.name} took {told(ended.seconds)}")
+                say(f"{bar.done:.0f} of {count}{left}: {ended.job.name} took {duration(ended.seconds)}")
 
         return run_jobs(waiting, executor, watch)

@@ -8,7 +8,7 @@ from typing import Any
 
 from lrc_jepa.arguments import parse
 from lrc_jepa.bounds import Count, Natural
-from lrc_jepa.config import PlanConfig
+from lrc_jepa.commands.acting import ActingArgs
 from lrc_jepa.console import Bar, progress_bar, say, table, warn
 from lrc_jepa.deploy import Log, PlannerProcess, Settings
 from lrc_jepa.drive.pairs import Drives, drive_all, pairs_of
@@ -19,10 +19,10 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.stats import wilson
 from lrc_jepa.folders import check_writable
-from lrc_jepa.options import Positional, Unprefixed
+from lrc_jepa.options import Unprefixed
 from lrc_jepa.plan.planners import check_planning
 from lrc_jepa.plan.policy import action_box
-from lrc_jepa.run import DRIVEN, Run, find_run, open_run
+from lrc_jepa.run import DRIVEN, Run, open_run
 
 ABOUT = (
     "Drive to image goals of held-out episodes at a fixed rate and in wall-clock time, against a simulator in another "
@@ -35,12 +35,10 @@ EXAMPLES = (
 )
 
 
-@dataclass(frozen=True)
-class DriveArgs:
+@dataclass(frozen=True, kw_only=True)
+class DriveArgs(ActingArgs):
     """Which run, in which world, and how."""
 
-    run: Positional[Path]
-    """Folder of a run or of a checkpoint."""
     env: str = ""
     """The simulated world; left out: the one the run's data come from."""
     pairs: Count = 20
@@ -53,26 +51,14 @@ class DriveArgs:
     """Where every period is written down; left out: drive.jsonl in the run's folder."""
     data: Path | None = None
     """Dataset; left out: the one the run was trained on."""
-    device: str = "auto"
-    """auto, cpu or cuda."""
     threads: Natural = 0
     """Threads of the planner; 0: as many as torch likes."""
-    unbounded: bool = False
-    """Plan with a checkpoint that has no action bounds; without this it is refused."""
     loop: Unprefixed[Settings] = Settings(fallback="zero")
-    plan: PlanConfig = PlanConfig()
-    """The search; what is left out is as the run's own recipe says:"""
 
 
 def main(argv: list[str]) -> dict[str, Any]:
     """Read the words, and drive."""
-
-    def default(words: dict[str, str]) -> DriveArgs | None:
-        """The search as the run itself would have it."""
-        run = words.get("run")
-        return DriveArgs(Path(run), plan=find_run(run).config.plan) if run else None
-
-    return work(parse(DriveArgs, argv, "drive", ABOUT, default, EXAMPLES))
+    return work(parse(DriveArgs, argv, "drive", ABOUT, DriveArgs.of_words, EXAMPLES))
 
 
 def work(args: DriveArgs) -> dict[str, Any]:

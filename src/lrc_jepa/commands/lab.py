@@ -21,7 +21,7 @@ from lrc_jepa.evaluate.experiment import Asked
 from lrc_jepa.evaluate.pace import measure_pace
 from lrc_jepa.experiments import EXPERIMENTS
 from lrc_jepa.folders import check_writable
-from lrc_jepa.jobs.clock import told
+from lrc_jepa.jobs.clock import duration
 from lrc_jepa.locks import hold
 from lrc_jepa.options import Positional
 from lrc_jepa.records import Measured, of_rows
@@ -102,7 +102,7 @@ def run_all(waiting: list[Work]) -> list[str]:
         for index, work in enumerate(waiting):
             spent, behind = time.perf_counter() - began, total - ahead
             left = ahead * (spent / behind if behind > 1 else 1.0)
-            say(f"{index + 1} of {len(waiting)}, about {told(left)} left: {work}")
+            say(f"{index + 1} of {len(waiting)}, about {duration(left)} left: {work}")
             try:
                 with bar.part(100 * work.seconds / total):
                     if not work.done():  # some bring others along
@@ -134,9 +134,9 @@ def do_all(args: LabArgs, plans: list[Work]) -> dict[str, Any]:
     waiting = [work for work in plans if not work.done()]
     say(
         f"{len(plans)} experiments, {len(plans) - len(waiting)} of them done before; "
-        f"about {told(sum(work.seconds for work in waiting))} on this machine"
+        f"about {duration(sum(work.seconds for work in waiting))} on this machine"
     )
     refused = run_all(waiting) if waiting else []
-    made = report.work(report.ReportArgs((*args.runs, *args.also), args.theory, args.out))
+    written = report.work(report.ReportArgs((*args.runs, *args.also), args.theory, args.out))
     done = len(waiting) - len(refused)
-    return {"report": made["report"], "experiments": len(plans), "ran": done, "left_out": refused}
+    return {"report": written["report"], "experiments": len(plans), "ran": done, "left_out": refused}

@@ -8,24 +8,23 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from lrc_jepa.arguments import parse
-from lrc_jepa.bounds import Count, Natural, Range
-from lrc_jepa.commands.variants import Study, Variant, told
+from lrc_jepa.bounds import Natural, Range
+from lrc_jepa.commands.variants import StudyArgs, Variant, answer
 from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import with_value
 from lrc_jepa.console import progress_bar
 from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.envs.collect import collect
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.variants import Protocol
 from lrc_jepa.files import digest
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.records import Nuisance
+from lrc_jepa.records import Nuisance, only
 
 EXAMPLES = ("lrc stress nuisance --systems lrc lwm --factors 0 1 3 9",)
 
 
-@dataclass(frozen=True)
-class NuisanceArgs:
+@dataclass(frozen=True, kw_only=True)
+class NuisanceArgs(StudyArgs):
     """Which systems, how much nuisance."""
 
     systems: tuple[str, ...] = ("lrc", "lwm")
@@ -38,22 +37,10 @@ class NuisanceArgs:
     """Size of the recipes."""
     episodes: Annotated[int, Range(2)] = 200
     """Episodes in each dataset."""
-    seeds: Count = 1
-    """Training seeds of each system."""
     steps: Natural = 0
     """Training steps; 0: the recipe's."""
-    pairs: Natural = 50
-    """Start-goal pairs."""
-    scenes: Count = 100
-    """Scenes of expert-action recovery."""
     out: Path = Path("runs/nuisance")
     """Folder of datasets, runs and rows."""
-    jobs: Count = 1
-    """Runs at a time; more than one have processes of their own."""
-    threads: Count = 1
-    """Threads of each such process."""
-    device: str = "auto"
-    """auto, cpu or cuda."""
 
 
 def main(argv: list[str]) -> dict[str, Any]:
@@ -72,12 +59,10 @@ def main(argv: list[str]) -> dict[str, Any]:
         for seed in range(args.seeds)
     ]
     settings = {name: getattr(args, name) for name in ("world", "size", "episodes", "steps")}
-    study = Study(
-        Nuisance, args.out, Protocol(args.pairs, args.scenes), settings, args.device, args.jobs, args.threads
-    )
-    rows = study.measured(variants)
+    study = args.study(Nuisance, args.out, settings)
+    rows = only(Nuisance, study.measured(variants, args.executor(args.out)))
     study.show("trained on", rows, lambda row: f"{row.system}, {row.factors} factors")
-    return {"out": str(args.out), "rows": told(rows, "system", "factors")}
+    return {"out": str(args.out), "rows": answer(rows, "system", "factors")}
 
 
 def _config(recipe: RunConfig, steps: int, seed: int) -> RunConfig:
@@ -87,8 +72,8 @@ def _config(recipe: RunConfig, steps: int, seed: int) -> RunConfig:
 
 def _dataset(args: NuisanceArgs, factors: int, size: int) -> Path:
     """The dataset with this many factors, made unless one of these very settings is there."""
-    made = digest([args.world, args.episodes, size])[:8]
-    path = args.out / "data" / f"{factors}-factors-{made}"
+    settings = digest([args.world, args.episodes, size])[:8]
+    path = args.out / "data" / f"{factors}-factors-{settings}"
     if not path.exists():
         looks = dataclasses.replace(Appearance("varied" if factors else "clean"), factors=factors or 1)
         with progress_bar(f"collecting, {factors} factors", args.episodes) as bar:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 from lrc_jepa.arguments import parse
 from lrc_jepa.bounds import Positive, Range
+from lrc_jepa.commands.acting import ActingArgs
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import say
 from lrc_jepa.extras import need
-from lrc_jepa.options import Positional, Unprefixed
+from lrc_jepa.options import Unprefixed
 from lrc_jepa.plan.planners import check_planning
-from lrc_jepa.run import find_run, load
+from lrc_jepa.run import load
 
 ABOUT = (
     "Serve a trained run as a policy: a websocket that takes frames and a goal picture and gives actions, in the protocol "
@@ -27,35 +27,23 @@ EXAMPLES = (
 )
 
 
-@dataclass(frozen=True)
-class ServeArgs:
+@dataclass(frozen=True, kw_only=True)
+class ServeArgs(ActingArgs):
     """Which run, and where."""
 
-    run: Positional[Path]
-    """Folder of a run or of a checkpoint."""
     host: str = "127.0.0.1"
     """Address to listen on; any but this machine's own needs a token in LRC_SERVE_TOKEN."""
     port: Annotated[int, Range(0, 65535)] = 8000
     """Port; 0 takes any that is free."""
     seconds: Positive | None = None
     """End after this time; left out: Ctrl-C ends it."""
-    device: str = "auto"
-    """auto, cpu or cuda."""
-    unbounded: bool = False
-    """Plan with a checkpoint that has no action bounds; without this it is refused."""
     plan: Unprefixed[PlanConfig] = PlanConfig()
     """The search; what is left out is as the run's own recipe says:"""
 
 
 def main(argv: list[str]) -> dict[str, Any]:
     """Read the words, and serve until Ctrl-C."""
-
-    def default(words: dict[str, str]) -> ServeArgs | None:
-        """The search as the run itself would have it."""
-        run = words.get("run")
-        return ServeArgs(Path(run), plan=find_run(run).config.plan) if run else None
-
-    return work(parse(ServeArgs, argv, "serve", ABOUT, default, EXAMPLES))
+    return work(parse(ServeArgs, argv, "serve", ABOUT, ServeArgs.of_words, EXAMPLES))
 
 
 def work(args: ServeArgs) -> dict[str, Any]:

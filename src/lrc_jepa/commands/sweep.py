@@ -17,7 +17,7 @@ from lrc_jepa.console import say, table, warn
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.folders import check_writable
-from lrc_jepa.jobs.clock import Clock, told
+from lrc_jepa.jobs.clock import Clock, duration
 from lrc_jepa.jobs.executors import Processes
 from lrc_jepa.jobs.job import Job
 from lrc_jepa.library import fit_actions
@@ -72,10 +72,10 @@ def check_fit(jobs: Sequence[Job]) -> None:
 def foresee(args: SweepArgs, jobs: Sequence[Job]) -> dict[str, Any]:
     """What is done, what is left and how long that will take."""
     done = {job.name: job.work.done() for job in jobs}
-    lines = [[job.name, "done" if done[job.name] else told(job.work.seconds())] for job in jobs]
+    lines = [[job.name, "done" if done[job.name] else duration(job.work.seconds())] for job in jobs]
     table(f"sweep {args.out}", ["job", "expected"], lines)
     left = Clock([job for job in jobs if not done[job.name]], slots_of(args)).left
-    say(f"{sum(done.values())} of {len(jobs)} jobs are done; the others take about {told(left)}")
+    say(f"{sum(done.values())} of {len(jobs)} jobs are done; the others take about {duration(left)}")
     return {"jobs": len(jobs), "done": [name for name, is_done in done.items() if is_done], "seconds": left}
 
 

@@ -13,14 +13,7 @@ from typing import Any
 
 from lrc_jepa.arguments import Decisive, Positional, parse
 from lrc_jepa.bounds import Count
-from lrc_jepa.config import (
-    ClipConfig,
-    ModelConfig,
-    ObjectiveConfig,
-    PlanConfig,
-    RunConfig,
-    TrainConfig,
-)
+from lrc_jepa.config import RunConfig, RunName, RunSections
 from lrc_jepa.config_tree import differences, to_dict, with_tree
 from lrc_jepa.console import Bar, progress_bar, say, table, warn
 from lrc_jepa.data.store import Store
@@ -49,11 +42,11 @@ EXAMPLES = (
     "lrc train bridge-lrc-paper --dry-run",
     "lrc train --config runs/first --train.seed 1 --out runs/second",
 )
-PARTS = ("clip", "model", "objective", "train", "plan")
+NAMES, SECTIONS = (tuple(f.name for f in dataclasses.fields(part)) for part in (RunName, RunSections))
 
 
-@dataclass(frozen=True)
-class TrainArgs:
+@dataclass(frozen=True, kw_only=True)
+class TrainArgs(RunSections):
     """What to train, on what, and where to."""
 
     recipe: Positional[str]
@@ -83,17 +76,11 @@ class TrainArgs:
     """Services that losses and health are sent to besides: wandb, mlflow, trackio."""
     nproc: Count = 1
     """Processes on this machine that share each batch; the short form of torchrun."""
-    clip: ClipConfig = ClipConfig()
-    model: ModelConfig = ModelConfig()
-    objective: ObjectiveConfig = ObjectiveConfig()
-    train: TrainConfig = TrainConfig()
-    plan: PlanConfig = PlanConfig()
 
     @classmethod
     def of(cls, config: RunConfig) -> TrainArgs:
         """The arguments that leave a recipe as it is."""
-        parts = {part: getattr(config, part) for part in PARTS}
-        return cls(config.recipe, **parts)
+        return cls(recipe=config.recipe, **sections_of(config))
 
     @classmethod
     def of_words(cls, words: dict[str, str]) -> TrainArgs | None:
@@ -108,11 +95,16 @@ class TrainArgs:
         A model or objective that is no longer the recipe's is marked with a star in every result.
         """
         recipe = get_recipe(self.recipe)
-        config = dataclasses.replace(recipe, **{part: getattr(self, part) for part in PARTS})
+        config = dataclasses.replace(recipe, **sections_of(self))
         for term in config.objective.weights:
             if term not in TERMS:
                 raise BadInput(f"there is no term {term!r} to weigh; there is {', '.join(TERMS)}")
         return dataclasses.replace(config, system=reported_name(config, recipe))
+
+
+def sections_of(config: RunSections) -> dict[str, Any]:
+    """The sections of a configuration by their names."""
+    return {name: getattr(config, name) for name in SECTIONS}
 
 
 def read_config(path: Path, recipe: str = "") -> RunConfig:
@@ -121,14 +113,14 @@ def read_config(path: Path, recipe: str = "") -> RunConfig:
     found = read_tree(path, "the configuration")
     inner = found.get("config")
     tree = dict(inner if isinstance(inner, dict) else found)  # a run's own file has more beside it
-    named = {name: tree.pop(name, None) for name in ("recipe", "world", "system", "size", "action_dim")}
+    named = {name: tree.pop(name, None) for name in NAMES}
     if recipe and named["recipe"] not in (None, recipe):
         raise BadInput(f"{path} is a configuration of {named['recipe']}, not of {recipe}")
     name = recipe or named["recipe"]
     if not isinstance(name, str):
         raise BadInput(f"{path} names no recipe: name one, as in lrc train tworoom-lrc-micro --config {path}")
-    if unknown := sorted(set(tree) - set(PARTS)):
-        raise BadInput(f"{path} has unknown keys {unknown}; there is recipe, {', '.join(PARTS)}")
+    if unknown := sorted(set(tree) - set(SECTIONS)):
+        raise BadInput(f"{path} has unknown keys {unknown}; there is recipe, {', '.join(SECTIONS)}")
     return with_tree(get_recipe(name), tree)
 
 

@@ -10,8 +10,9 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+from lrc_jepa.bounds import Count, Natural
 from lrc_jepa.commands.completing import complete
 from lrc_jepa.commands.train import ensure_trained
 from lrc_jepa.commands.works import PAIR_S
@@ -25,7 +26,7 @@ from lrc_jepa.jobs.executors import Executor, Here, Processes
 from lrc_jepa.jobs.job import Job
 from lrc_jepa.library import fit_actions
 from lrc_jepa.locks import hold
-from lrc_jepa.records import KINDS, of_rows, only
+from lrc_jepa.records import KINDS, of_rows
 from lrc_jepa.records import Variant as Compared
 from lrc_jepa.report.names import file_name
 from lrc_jepa.report.studies import grouped, means
@@ -37,14 +38,84 @@ C = TypeVar("C", bound=Compared)
 ROWS = "results.jsonl"  # of a study, in its folder
 
 
+@dataclass(frozen=True, kw_only=True)
+class StudyArgs:
+    """How the variants of a study are trained and measured."""
+
+    seeds: Count = 1
+    """Training seeds of each variant."""
+    pairs: Natural = 50
+    """Start-goal pairs for planning; 0: do not plan."""
+    scenes: Count = 100
+    """Scenes of expert-action recovery."""
+    jobs: Count = 1
+    """Runs at a time; more than one have processes of their own."""
+    threads: Count = 1
+    """Threads of each such process."""
+    device: str = "auto"
+    """auto, cpu or cuda."""
+
+    def study(self, kind: type[Compared], out: Path, settings: Row) -> Study:
+        """A study with rows of a kind, in a folder; `settings` is what its variants share."""
+        return Study(kind.kind, out, Protocol(self.pairs, self.scenes), settings, self.device)
+
+    def executor(self, out: Path) -> Executor:
+        """Where its runs are trained."""
+        return Here() if self.jobs == 1 else Processes(self.jobs, self.threads, out / "jobs")
+
+
 @dataclass(frozen=True)
 class Variant:
     """What to train, on what, and what to call it."""
 
     config: RunConfig
     data: Path
-    told: Row
+    marks: Row
     """What distinguishes it in its rows, such as field and value; the seed is the configuration's."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A folder of variants, their runs and their rows: a sweep whose rows are of a kind of its own."""
+
+    rows: str
+    """The kind of its rows."""
+    out: Path
+    protocol: Protocol
+    settings: Row
+    """What all its variants share, such as the recipe that is varied: rows that differ in it are never mixed."""
+    device: str = "auto"
+
+    @property
+    def shared(self) -> Row:
+        """What rows that may be averaged have in common."""
+        return {**self.settings, **dataclasses.asdict(self.protocol)}
+
+    def known(self) -> dict[str, Compared]:
+        """The rows of the folder by their keys, those of other studies in it too."""
+        rows, _ = of_rows(read_rows(self.out / ROWS, self.rows))
+        return {row.key: row for row in rows if isinstance(row, Compared)}
+
+    def measured(self, variants: Sequence[Variant], executor: Executor) -> list[Compared]:
+        """The rows of these variants: what is missing is trained and measured first."""
+        works = [Measurement(self, variant) for variant in variants]
+        jobs = {work.key: Job(f"{work.name}-{work.key[:6]}", work) for work in works}
+        ended = complete(list(jobs.values()), executor)
+        if failed := [end for end in ended.values() if end.failure]:
+            raise BadInput(f"{len(failed)} of {len(jobs)} variants failed; the first: {failed[0].failure}")
+        known = self.known()
+        if others := len(known) - len(jobs):
+            say(
+                f"{self.out / ROWS} holds {others} other rows: of other recipes, data or settings, not shown here"
+            )
+        return [known[work.key] for work in works]
+
+    def show(self, first: str, rows: Sequence[C], by: Callable[[C], str]) -> None:
+        """Means over seeds, a line for each of what `by` tells apart."""
+        groups: Mapping[str, Sequence[C]] = grouped(rows, by)
+        averages = means(groups, "", first)
+        table(first, averages.columns, averages.rows)
+        say(f"rows in {self.out / ROWS}")
 
 
 @dataclass(frozen=True)
@@ -53,20 +124,8 @@ class Measurement:
 
     kind: ClassVar[str] = "variant"
 
+    study: Study
     variant: Variant
-    rows: str
-    """The kind of its row."""
-    out: Path
-    """Folder of the study."""
-    protocol: Protocol
-    settings: Row
-    """What all variants of the study share: rows that differ in it are never mixed."""
-    device: str = "auto"
-
-    @property
-    def study(self) -> Row:
-        """What rows that may be averaged have in common."""
-        return {**self.settings, **dataclasses.asdict(self.protocol)}
 
     @property
     def config(self) -> RunConfig:
@@ -76,15 +135,15 @@ class Measurement:
     @property
     def key(self) -> str:
         """Of all that its figures depend on."""
-        metric = KINDS[self.rows].metric
+        metric = KINDS[self.study.rows].metric
         data = Store(self.variant.data).digest()
-        return digest([self.config.digest(), data, metric, self.study, self.variant.told])
+        return digest([self.config.digest(), data, metric, self.study.shared, self.variant.marks])
 
     @property
     def name(self) -> str:
         """What tells it from the others of its study."""
-        told = "-".join(str(value) for value in self.variant.told.values())
-        return f"{file_name(told)}-seed{self.config.train.seed}-{self.trained}"
+        marks = "-".join(str(value) for value in self.variant.marks.values())
+        return f"{file_name(marks)}-seed{self.config.train.seed}-{self.trained}"
 
     @property
     def trained(self) -> str:
@@ -93,79 +152,27 @@ class Measurement:
 
     def done(self) -> bool:
         """Whether the study has its row."""
-        return self.key in known_rows(self.out, self.rows)
+        return self.key in self.study.known()
 
     def seconds(self) -> float:
         """Training, and a guess at the rest."""
-        return 5 + training_seconds(self.config) + PAIR_S * self.protocol.pairs
+        return 5 + training_seconds(self.config) + PAIR_S * self.study.protocol.pairs
 
     def do(self) -> None:
         """Train, measure, add the row; another that needs the same run is waited for."""
-        folder = next(self.out.glob(f"*-{self.trained}"), self.out / self.name)
-        self.out.mkdir(parents=True, exist_ok=True)
-        with hold(self.out / self.trained, wait=True):
-            ensure_trained(self.config, self.variant.data, folder, self.device)
-            opened = open_run(folder, self.variant.data, device=self.device)
-            measured = {"key": self.key, "study": self.study, "figures": measure(opened, self.protocol)}
+        out, device = self.study.out, self.study.device
+        folder = next(out.glob(f"*-{self.trained}"), out / self.name)
+        out.mkdir(parents=True, exist_ok=True)
+        with hold(out / self.trained, wait=True):
+            ensure_trained(self.config, self.variant.data, folder, device)
+            opened = open_run(folder, self.variant.data, device=device)
+            figures = measure(opened, self.study.protocol)
+            measured = {"key": self.key, "study": self.study.shared, "figures": figures}
             seed = {"seed": self.config.train.seed}
-            row = KINDS[self.rows].of(opened.stamp(), self.variant.told, seed, measured)
-            append_rows(self.out / ROWS, [row.row()])
+            row = KINDS[self.study.rows].of(opened.stamp(), self.variant.marks, seed, measured)
+            append_rows(out / ROWS, [row.row()])
 
 
-def known_rows(out: Path, kind: str) -> dict[str, Compared]:
-    """The rows of a study's folder by their keys, those of other studies in it too."""
-    rows, _ = of_rows(read_rows(out / ROWS, kind))
-    return {row.key: row for row in rows if isinstance(row, Compared)}
-
-
-@dataclass(frozen=True)
-class Study(Generic[C]):
-    """A folder of variants, their runs and their rows: a sweep whose rows are of a kind of its own."""
-
-    kind: type[C]
-    """Of its rows."""
-    out: Path
-    protocol: Protocol
-    settings: Row
-    """What all its variants share, such as the recipe that is varied: rows that differ in it are never mixed."""
-    device: str = "auto"
-    jobs: int = 1
-    """Variants at a time; more than one run in processes of their own."""
-    threads: int = 1
-    """Of each such process."""
-
-    def measured(self, variants: Sequence[Variant]) -> list[C]:
-        """The rows of these variants: what is missing is trained and measured first."""
-        works = [self._measurement(variant) for variant in variants]
-        jobs = {work.key: Job(_job_name(work), work) for work in works}
-        ended = complete(list(jobs.values()), self._executor())
-        if failed := [end for end in ended.values() if end.failure]:
-            raise BadInput(f"{len(failed)} of {len(jobs)} variants failed; the first: {failed[0].failure}")
-        known = known_rows(self.out, self.kind.kind)
-        if others := len(known) - len(jobs):
-            say(
-                f"{self.out / ROWS} holds {others} other rows: of other recipes, data or settings, not shown here"
-            )
-        return only(self.kind, (known[work.key] for work in works))
-
-    def show(self, first: str, rows: Sequence[C], by: Callable[[C], str]) -> None:
-        """Means over seeds, a line for each of what `by` tells apart."""
-        groups: Mapping[str, Sequence[C]] = grouped(rows, by)
-        made = means(groups, "", first)
-        table(first, made.columns, made.rows)
-        say(f"rows in {self.out / ROWS}")
-
-    def _measurement(self, variant: Variant) -> Measurement:
-        return Measurement(variant, self.kind.kind, self.out, self.protocol, self.settings, self.device)
-
-    def _executor(self) -> Executor:
-        return Here() if self.jobs == 1 else Processes(self.jobs, self.threads, self.out / "jobs")
-
-
-def _job_name(work: Measurement) -> str:
-    return f"{work.name}-{work.key[:6]}"
-
-
-def told(rows: Sequence[Compared], *names: str) -> list[dict[str, Any]]:
+def answer(rows: Sequence[Compared], *names: str) -> list[dict[str, Any]]:
     """What a command answers of each row."""
     return [{name: getattr(row, name) for name in (*names, "seed", "figures")} for row in rows]

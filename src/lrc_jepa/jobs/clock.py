@@ -30,7 +30,7 @@ class Clock:
         return pace * max(sum(self._ahead.values()) / self._slots, longest)
 
 
-def told(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """A length of time in a few characters."""
     if seconds >= 2 * 3600:
         return f"{seconds / 3600:.1f} h"

@@ -16,41 +16,33 @@ from lrc_jepa.errors import BadInput
 WRAPPERS = ("state_dict", "model_state_dict", "model")  # what trainers put around a state dict
 PREFIXES = ("model.", "module.", "_orig_mod.")  # what trainers put before a name
 
-# Their name -> ours.
-NAMES: tuple[tuple[str, str], ...] = (
-    (r"encoder\.embeddings\.cls_token", "encoder.class_token"),
-    (r"encoder\.embeddings\.position_embeddings", "encoder.positions"),
-    (r"encoder\.embeddings\.patch_embeddings\.projection\.(\w+)", r"encoder.embed.\1"),
-    (r"encoder\.layernorm\.(\w+)", r"encoder.norm.\1"),
-    (r"encoder\.layers\.(\d+)\.layernorm_before\.(\w+)", r"encoder.blocks.\1.norm1.\2"),
-    (r"encoder\.layers\.(\d+)\.layernorm_after\.(\w+)", r"encoder.blocks.\1.norm2.\2"),
-    (r"encoder\.layers\.(\d+)\.attention\.([qkv])_proj\.(\w+)", r"encoder.blocks.\1.attention.\2.\3"),
-    (r"encoder\.layers\.(\d+)\.attention\.o_proj\.(\w+)", r"encoder.blocks.\1.attention.out.\2"),
-    (r"encoder\.layers\.(\d+)\.mlp\.fc1\.(\w+)", r"encoder.blocks.\1.mlp.0.\2"),
-    (r"encoder\.layers\.(\d+)\.mlp\.fc2\.(\w+)", r"encoder.blocks.\1.mlp.2.\2"),
-    (r"projector\.net\.(\d+)\.(\w+)", r"g_z.\1.\2"),
-    (r"pred_proj\.net\.(\d+)\.(\w+)", r"g_p.\1.\2"),
-    (r"action_encoder\.patch_embed\.(\w+)", r"action_encoder.0.\1"),
-    (r"action_encoder\.embed\.0\.(\w+)", r"action_encoder.1.\1"),
-    (r"action_encoder\.embed\.2\.(\w+)", r"action_encoder.3.\1"),
-    (r"predictor\.pos_embedding", "predictor.positions"),
-    (r"predictor\.transformer\.norm\.(\w+)", r"predictor.norm.\1"),
-    (r"predictor\.transformer\.layers\.(\d+)\.attn\.norm\.(\w+)", r"predictor.blocks.\1.attention.norm.\2"),
-    (r"predictor\.transformer\.layers\.(\d+)\.attn\.to_qkv\.(\w+)", r"predictor.blocks.\1.attention.qkv.\2"),
-    (
-        r"predictor\.transformer\.layers\.(\d+)\.attn\.to_out\.0\.(\w+)",
-        r"predictor.blocks.\1.attention.out.0.\2",
-    ),
-    (
-        r"predictor\.transformer\.layers\.(\d+)\.mlp\.net\.(\d+)\.(\w+)",
-        r"predictor.blocks.\1.feed_forward.\2.\3",
-    ),
-    (
-        r"predictor\.transformer\.layers\.(\d+)\.adaLN_modulation\.1\.(\w+)",
-        r"predictor.blocks.\1.modulation.1.\2",
-    ),
-)
-
+# Their name and ours: # is a number and * a word, which are the same in both.
+NAMES = """
+encoder.embeddings.cls_token                         encoder.class_token
+encoder.embeddings.position_embeddings               encoder.positions
+encoder.embeddings.patch_embeddings.projection.*     encoder.embed.*
+encoder.layernorm.*                                  encoder.norm.*
+encoder.layers.#.layernorm_before.*                  encoder.blocks.#.norm1.*
+encoder.layers.#.layernorm_after.*                   encoder.blocks.#.norm2.*
+encoder.layers.#.attention.q_proj.*                  encoder.blocks.#.attention.q.*
+encoder.layers.#.attention.k_proj.*                  encoder.blocks.#.attention.k.*
+encoder.layers.#.attention.v_proj.*                  encoder.blocks.#.attention.v.*
+encoder.layers.#.attention.o_proj.*                  encoder.blocks.#.attention.out.*
+encoder.layers.#.mlp.fc1.*                           encoder.blocks.#.mlp.0.*
+encoder.layers.#.mlp.fc2.*                           encoder.blocks.#.mlp.2.*
+projector.net.#.*                                    g_z.#.*
+pred_proj.net.#.*                                    g_p.#.*
+action_encoder.patch_embed.*                         action_encoder.0.*
+action_encoder.embed.0.*                             action_encoder.1.*
+action_encoder.embed.2.*                             action_encoder.3.*
+predictor.pos_embedding                              predictor.positions
+predictor.transformer.norm.*                         predictor.norm.*
+predictor.transformer.layers.#.attn.norm.*           predictor.blocks.#.attention.norm.*
+predictor.transformer.layers.#.attn.to_qkv.*         predictor.blocks.#.attention.qkv.*
+predictor.transformer.layers.#.attn.to_out.0.*       predictor.blocks.#.attention.out.0.*
+predictor.transformer.layers.#.mlp.net.#.*           predictor.blocks.#.feed_forward.#.*
+predictor.transformer.layers.#.adaLN_modulation.1.*  predictor.blocks.#.modulation.1.*
+"""
 # The vision transformer's names in transformers 4 -> those in transformers 5.
 OLDER: tuple[tuple[str, str], ...] = (
     (r"encoder\.encoder\.layer\.(\d+)\.", r"encoder.layers.\1."),
@@ -69,16 +61,20 @@ def rename(key: str) -> str | None:
         key = key.removeprefix(stripped)
     for older, newer in OLDER:
         key = re.sub(older, newer, key)
-    return next((re.sub(theirs, ours, key) for theirs, ours in NAMES if re.fullmatch(theirs, key)), None)
+    for theirs, ours in map(str.split, NAMES.strip().splitlines()):
+        pattern = re.escape(theirs).replace(r"\#", r"(\d+)").replace(r"\*", r"(\w+)")
+        if same := re.fullmatch(pattern, key):
+            return ours.replace("#", "{}").replace("*", "{}").format(*same.groups())
+    return None
 
 
 def convert(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The public model's state dict under our names; a tensor that has no place here is refused."""
-    made: dict[str, Tensor] = {}
+    renamed: dict[str, Tensor] = {}
     for key, value in weights.items():
         ours = rename(key)
         if ours is None:
             raise BadInput(f"these are not the weights of a LeWM: it has no {key!r}")
         pointwise = ours == "action_encoder.0.weight" and value.ndim == 3
-        made[ours] = value.squeeze(-1) if pointwise else value
-    return made
+        renamed[ours] = value.squeeze(-1) if pointwise else value
+    return renamed

@@ -22,7 +22,7 @@ from lrc_jepa.files import read_json, write_json
 from lrc_jepa.training.progress import Progress, Watcher
 
 TRACKERS = ("wandb", "mlflow", "trackio")
-"""Packages, each with a file here."""
+"""Packages, each with a file here, and in it a `Run`."""
 SENT = "tracking.json"
 
 
@@ -38,7 +38,7 @@ class Tracked:
 
 
 class Tracker(Protocol):
-    """A run at a service."""
+    """A run at a service, made from a `Tracked`."""
 
     id: str
     """Under which it is found again."""
@@ -97,8 +97,8 @@ def _open_all(names: Sequence[str], folder: Path, config: RunConfig, opened: Exi
     senders = []
     for name in names:
         own = known.setdefault(name, {"id": None, "sent": {}})
-        told = Tracked(folder.resolve(), folder.resolve().name, to_dict(config), own["id"])
-        tracker: Tracker = import_module(f"lrc_jepa.training.trackers.{name}").open_run(told)
+        run = Tracked(folder.resolve(), folder.resolve().name, to_dict(config), own["id"])
+        tracker: Tracker = import_module(f"lrc_jepa.training.trackers.{name}").Run(run)
         own["id"] = tracker.id
         write_json(folder / SENT, known)
         senders.append(Sender(name, tracker, own["sent"], lambda: write_json(folder / SENT, known)))

@@ -22,31 +22,30 @@ def flat(tree: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{above}{name}", value
 
 
-class _Mlflow:
-    def __init__(self, told: Tracked) -> None:
+class Run(Tracker):
+    """A run there, new or the one that goes on."""
+
+    def __init__(self, run: Tracked) -> None:
         mlflow = need("mlflow", "tracking with mlflow")
         self._client = mlflow.MlflowClient()
         self._metric = mlflow.entities.Metric
-        if told.id is not None:
-            self.id = told.id
+        if run.id is not None:
+            self.id = run.id
             self._client.update_run(self.id, status="RUNNING")
             return
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "lrc-jepa")
-        found = self._client.get_experiment_by_name(name)
-        experiment = found.experiment_id if found else self._client.create_experiment(name)
-        self.id = str(self._client.create_run(experiment, run_name=told.name).info.run_id)
-        params = [mlflow.entities.Param(key, str(value)) for key, value in flat(told.config)]
+        known = self._client.get_experiment_by_name(name)
+        experiment = known.experiment_id if known else self._client.create_experiment(name)
+        self.id = str(self._client.create_run(experiment, run_name=run.name).info.run_id)
+        params = [mlflow.entities.Param(key, str(value)) for key, value in flat(run.config)]
         for first in range(0, len(params), AT_ONCE):
             self._client.log_batch(self.id, params=params[first : first + AT_ONCE])
 
     def log(self, step: int, figures: dict[str, float]) -> None:
+        """Send figures of a step."""
         now = int(time.time() * 1000)
         self._client.log_batch(self.id, metrics=[self._metric(k, v, now, step) for k, v in figures.items()])
 
     def finish(self) -> None:
+        """Send what is left."""
         self._client.set_terminated(self.id)
-
-
-def open_run(told: Tracked) -> Tracker:
-    """A new run, or the one that goes on."""
-    return _Mlflow(told)

@@ -9,24 +9,23 @@ from lrc_jepa.extras import need
 from lrc_jepa.training.trackers import Tracked, Tracker
 
 
-class _Trackio:
-    def __init__(self, told: Tracked) -> None:
+class Run(Tracker):
+    """A run there, new or the one that goes on."""
+
+    def __init__(self, run: Tracked) -> None:
         self._trackio = need("trackio", "tracking with trackio")
-        self.id = told.id or f"{told.name}-{uuid.uuid4().hex[:8]}"
+        self.id = run.id or f"{run.name}-{uuid.uuid4().hex[:8]}"
         self._trackio.init(
             project=os.environ.get("TRACKIO_PROJECT", "lrc-jepa"),
             name=self.id,
-            config=told.config,
-            resume="must" if told.id else "never",
+            config=run.config,
+            resume="must" if run.id else "never",
         )
 
     def log(self, step: int, figures: dict[str, float]) -> None:
+        """Send figures of a step."""
         self._trackio.log(figures, step=step)
 
     def finish(self) -> None:
+        """Send what is left."""
         self._trackio.finish()
-
-
-def open_run(told: Tracked) -> Tracker:
-    """A new run, or the one that goes on."""
-    return _Trackio(told)

@@ -8,26 +8,25 @@ from lrc_jepa.extras import need
 from lrc_jepa.training.trackers import Tracked, Tracker
 
 
-class _Wandb:
-    def __init__(self, told: Tracked) -> None:
+class Run(Tracker):
+    """A run there, new or the one that goes on."""
+
+    def __init__(self, run: Tracked) -> None:
         wandb = need("wandb", "tracking with wandb")
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "lrc-jepa"),
-            name=told.name,
-            id=told.id,
-            resume="allow" if told.id else None,
-            dir=str(told.folder),
-            config=told.config,
+            name=run.name,
+            id=run.id,
+            resume="allow" if run.id else None,
+            dir=str(run.folder),
+            config=run.config,
         )
         self.id: str = self._run.id
 
     def log(self, step: int, figures: dict[str, float]) -> None:
+        """Send figures of a step."""
         self._run.log(figures, step=step)
 
     def finish(self) -> None:
+        """Send what is left."""
         self._run.finish()
-
-
-def open_run(told: Tracked) -> Tracker:
-    """A new run, or the one that goes on."""
-    return _Wandb(told)
