@@ -51,10 +51,10 @@ COMMANDS = {
 
 def commands() -> dict[str, str]:
     """Every command, the experiments after what makes a run."""
-    found = {name: experiment.command for name, experiment in EXPERIMENTS.items() if experiment.command}
+    experiments = {name: experiment.command for name, experiment in EXPERIMENTS.items() if experiment.command}
     after = list(COMMANDS).index("import-checkpoint") + 1
     known = list(COMMANDS.items())
-    return dict([*known[:after], *found.items(), *known[after:]])
+    return dict([*known[:after], *experiments.items(), *known[after:]])
 
 
 def usage() -> str:
@@ -82,8 +82,8 @@ def _command(name: str) -> Callable[[list[str]], Answer]:
     """What a command does: the file of its name, or the experiment."""
     file = f"lrc_jepa.commands.{name.replace('-', '_')}"
     if find_spec(file):
-        found: Callable[[list[str]], Answer] = import_module(file).main
-        return found
+        main: Callable[[list[str]], Answer] = import_module(file).main
+        return main
     return partial(import_module("lrc_jepa.commands.examine").main, name)
 
 

@@ -27,8 +27,8 @@ def from_dict(kind: type[C], value: dict[str, Any], where: str = "config") -> C:
     missing = sorted(set(hints) - set(value))
     if unknown or missing:
         raise BadInput(f"{where} has unknown keys {unknown} and lacks {missing}")
-    made = {name: _convert(hints[name], item, f"{where}.{name}") for name, item in value.items()}
-    return kind(**made)
+    fields = {name: _convert(hints[name], item, f"{where}.{name}") for name, item in value.items()}
+    return kind(**fields)
 
 
 def with_value(config: C, path: str, value: Any, above: str = "") -> C:
@@ -95,10 +95,10 @@ def changed_fields(old: Any, new: Any, where: str = "") -> dict[str, tuple[Any, 
         return {} if old == new else {where: (old, new)}
     names = [*old, *(name for name in new if name not in old)]
     below = f"{where}." if where else ""
-    found: dict[str, tuple[Any, Any]] = {}
+    changes: dict[str, tuple[Any, Any]] = {}
     for name in names:
-        found |= changed_fields(old.get(name), new.get(name), f"{below}{name}")
-    return found
+        changes |= changed_fields(old.get(name), new.get(name), f"{below}{name}")
+    return changes
 
 
 def differences(old: Any, new: Any) -> list[str]:

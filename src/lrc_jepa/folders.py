@@ -147,5 +147,5 @@ def discard(path: Path) -> None:
 
 def _name_of(left: Path) -> str:
     """What something left aside was to become; empty for anything else."""
-    found = LEFT.fullmatch(left.name)
-    return found[1] if found else ""
+    aside = LEFT.fullmatch(left.name)
+    return aside[1] if aside else ""

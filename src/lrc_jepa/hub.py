@@ -42,10 +42,10 @@ def on_hub(place: Path | str) -> bool:
 
 def read_address(text: str) -> Address:
     """The address that was written; the scheme may be left out."""
-    found = WRITTEN.fullmatch(text)
-    if found is None:
+    parts = WRITTEN.fullmatch(text)
+    if parts is None:
         raise BadInput(f"{text!r} is no address of a hub: write owner/name, or datasets/owner/name")
-    return Address(found[2], "dataset" if found[1] else "model", found[3])
+    return Address(parts[2], "dataset" if parts[1] else "model", parts[3])
 
 
 def _library() -> Any:
@@ -88,13 +88,13 @@ def send(folder: Path, address: Address, *, private: bool = False, message: str 
 
     def upload() -> str:
         api.create_repo(address.name, repo_type=address.kind, private=private, exist_ok=True)
-        made = api.upload_folder(
+        commit = api.upload_folder(
             repo_id=address.name,
             repo_type=address.kind,
             folder_path=folder,
             commit_message=message or "Sent by lrc push",
             delete_patterns="*",
         )
-        return str(made.commit_url)
+        return str(commit.commit_url)
 
     return _asked(upload, f"{address} cannot be written")

@@ -73,7 +73,7 @@ def check_training(
 
 
 @contextmanager
-def _told(run: Run, config: RunConfig, store: Store, init: Path | None) -> Iterator[None]:
+def _recorded(run: Run, config: RunConfig, store: Store, init: Path | None) -> Iterator[None]:
     """Write down what is trained before the block, and how long it took after it, however it ends."""
     run.describe(config, store.path, init)
     began = time.perf_counter()
@@ -147,6 +147,11 @@ def train(
             if short := pieces.clips.left_out + pieces.health.clips.left_out:
                 text = f"{short} of the episodes are shorter than a clip and are left out"
                 watch(Progress(0, pieces.steps, warning=text))
-            with tracking(track, run.folder, config, watch) as told:
-                fit(pieces, resume=resume, watch=told, around=partial(_told, run, config, store, began))
+            with tracking(track, run.folder, config, watch) as all_watch:
+                fit(
+                    pieces,
+                    resume=resume,
+                    watch=all_watch,
+                    around=partial(_recorded, run, config, store, began),
+                )
     return run

@@ -30,10 +30,10 @@ def to_line(record: Line) -> bytes:
 
 def from_line(line: bytes) -> Line:
     """The record of a line; ValueError if the line is not what was written."""
-    if found := CHECKED.fullmatch(line):
-        if zlib.crc32(found[1]) != int(found[2], 16):
+    if checked := CHECKED.fullmatch(line):
+        if zlib.crc32(checked[1]) != int(checked[2], 16):
             raise ValueError("its checksum does not match")
-        line = found[1] + b"}"
+        line = checked[1] + b"}"
     record = json.loads(line)
     if not isinstance(record, dict):
         raise ValueError("it is not an object")

@@ -33,13 +33,13 @@ def lock(folder: Path) -> Iterator[None]:
 
     The folder is made if need be, and goes again if nothing was put into it.
     """
-    made = not folder.exists()
+    new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with _held(folder / LOCK, folder, wait=False):
             yield
     finally:
-        if made:
+        if new:
             with suppress(OSError):  # not empty, as it should be
                 folder.rmdir()
 
@@ -143,7 +143,7 @@ def _sign(descriptor: int) -> None:
 
 def _holder(descriptor: int) -> str:
     try:
-        told = json.loads(os.pread(descriptor, 4096, 0))
-        return f"`{told['command']}` (process {told['process']} on {told['host']}, since {told['since']})"
+        holder = json.loads(os.pread(descriptor, 4096, 0))
+        return f"`{holder['command']}` (process {holder['process']} on {holder['host']}, since {holder['since']})"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"

@@ -22,7 +22,7 @@ Decisive = Annotated[T, DECISIVE]
 
 def texts_of(kind: type[Any]) -> dict[str, str]:
     """The docstring below each field of a dataclass, as one line."""
-    found = {}
+    texts = {}
     for base in reversed([part for part in kind.__mro__ if dataclasses.is_dataclass(part)]):
         if base.__module__ == "types":  # put together from others, which have the texts
             continue
@@ -30,5 +30,5 @@ def texts_of(kind: type[Any]) -> dict[str, str]:
         for field, text in zip(body.body, body.body[1:], strict=False):  # type: ignore[attr-defined]
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
                 name, value = typing.cast(ast.Name, field.target), typing.cast(ast.Constant, text.value)
-                found[name.id] = " ".join(str(value.value).split())
-    return found
+                texts[name.id] = " ".join(str(value.value).split())
+    return texts

@@ -22,19 +22,19 @@ T = TypeVar("T")
 GROUPS = ("systems", "models", "worlds", "formats", "planners", "terms", "experiments")
 
 
-def _package(found: EntryPoint) -> str:
-    return found.dist.name if found.dist else "an installed package"
+def _package(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist else "an installed package"
 
 
 @cache
 def installed(group: str) -> dict[str, EntryPoint]:
     """What installed packages bring to a group, by name."""
     brought: dict[str, EntryPoint] = {}
-    for found in sorted(entry_points(group=f"lrc_jepa.{group}"), key=lambda e: (e.name, _package(e))):
-        if found.name in brought and found.value != brought[found.name].value:
-            both = f"{_package(brought[found.name])} and {_package(found)}"
-            warn(f"{both} both bring {found.name!r} to lrc_jepa.{group}; that of the first is used")
-        brought.setdefault(found.name, found)
+    for entry in sorted(entry_points(group=f"lrc_jepa.{group}"), key=lambda e: (e.name, _package(e))):
+        if entry.name in brought and entry.value != brought[entry.name].value:
+            both = f"{_package(brought[entry.name])} and {_package(entry)}"
+            warn(f"{both} both bring {entry.name!r} to lrc_jepa.{group}; that of the first is used")
+        brought.setdefault(entry.name, entry)
     return brought
 
 
@@ -52,12 +52,12 @@ class Table(MutableMapping[str, T]):
         brought = installed(self._group)  # not before it is needed: reading what is installed takes a while
         if brought is not self._taken:
             self._taken = brought
-            for name, found in brought.items():
+            for name, entry in brought.items():
                 if name in self._held:
                     warn(
-                        f"{_package(found)} brings {name!r} to lrc_jepa.{self._group}, which there is already"
+                        f"{_package(entry)} brings {name!r} to lrc_jepa.{self._group}, which there is already"
                     )
-                self._held.setdefault(name, found)
+                self._held.setdefault(name, entry)
         return self._held
 
     def __getitem__(self, name: str) -> T:

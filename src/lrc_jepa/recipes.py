@@ -145,8 +145,8 @@ def _lrc(config: RunConfig) -> RunConfig:
 def _with(config: RunConfig, weights: dict[str, float], model: dict[str, Any], **parts: Any) -> RunConfig:
     """The config with another objective table and other parts of the model."""
     objective = replace(config.objective, weights=weights)
-    made = replace(config, model=replace(config.model, **model), objective=objective)
-    return replace(made, **parts)
+    changed = replace(config, model=replace(config.model, **model), objective=objective)
+    return replace(changed, **parts)
 
 
 ONE_STREAM: dict[str, Any] = {"family": "compact", "context": None, "decoder": None}
@@ -160,9 +160,9 @@ def _lrc_z(config: RunConfig) -> RunConfig:
 
 def _lwm(config: RunConfig, weight: float = 0.09) -> RunConfig:
     """LeWorldModel as its authors publish it: `lrc-z` with SIGReg on their grid and with their weight."""
-    made = _with(config, {"prediction": 1.0, "sigreg": weight}, ONE_STREAM)
-    grid = replace(made.objective.sigreg, knots=33, reach=3.0)
-    return replace(made, objective=replace(made.objective, sigreg=grid))
+    one_stream = _with(config, {"prediction": 1.0, "sigreg": weight}, ONE_STREAM)
+    grid = replace(one_stream.objective.sigreg, knots=33, reach=3.0)
+    return replace(one_stream, objective=replace(one_stream.objective, sigreg=grid))
 
 
 def _lwm_matched(config: RunConfig) -> RunConfig:
@@ -198,14 +198,14 @@ def _eb_jepa(config: RunConfig) -> RunConfig:
         "predictor": PredictorConfig(kind="gru", rollout=blocks),
         "inverse": inverse,
     }
-    made = _with(config, weights, model, clip=replace(config.clip, history=1, targets=blocks))
-    objective = replace(made.objective, variance=VarianceRegConfig(rows="clip"))
+    one_stream = _with(config, weights, model, clip=replace(config.clip, history=1, targets=blocks))
+    objective = replace(one_stream.objective, variance=VarianceRegConfig(rows="clip"))
     train = config.train
     if config.size == "paper":
         train = replace(
             train, epochs=12, batch_size=384, lr=1e-3, weight_decay=1e-5, warmup=0.1, clip_norm=2.0
         )
-    return replace(made, objective=objective, train=train, plan=replace(config.plan, cost="sum"))
+    return replace(one_stream, objective=objective, train=train, plan=replace(config.plan, cost="sum"))
 
 
 ORIGINALS = {"dino-wm": "dinov2", "vjepa2-gap-ac": "vjepa2", "c-jepa": "dinov2"}
@@ -281,9 +281,9 @@ def _within(config: RunConfig) -> RunConfig:
     """
     per_episode = 2 if config.size == "debug" else 4
     steps = 2000 if config.size == "micro" else config.train.steps
-    made = replace(config, train=replace(config.train, per_episode=per_episode, steps=steps))
+    longer = replace(config, train=replace(config.train, per_episode=per_episode, steps=steps))
     softer = {"context": 0.02} if "context" in config.objective.weights else {}
-    return _weighted(made, sigreg=0.0, sigreg_within=0.15, **softer)
+    return _weighted(longer, sigreg=0.0, sigreg_within=0.15, **softer)
 
 
 def _slow(config: RunConfig) -> RunConfig:

@@ -202,16 +202,16 @@ def _lend(
 
 def _assign(words: list[str], positionals: list[Option], command: str) -> dict[str, list[str]]:
     """Words to positionals, in order; one that takes many takes all that are left."""
-    found: dict[str, list[str]] = {}
+    assigned: dict[str, list[str]] = {}
     left = list(words)
     for option in positionals:
         count = len(left) if option.many else 1
         if left:
-            found[option.name] = left[:count]
+            assigned[option.name] = left[:count]
         left = left[count:]
     if left:
         raise BadInput(f"{command} does not know what to do with {left[0]!r}; {command} --help tells more")
-    return found
+    return assigned
 
 
 TRUTH = {"true": True, "false": False}
@@ -285,7 +285,7 @@ class Filling:
 
     def fill(self, kind: type[T], default: T | None, path: tuple[str, ...] = ()) -> T:
         """The default with what was chosen; without one, fields that have no default of their own are missed."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, hint in hints_of(kind).items():
             here, plain = (*path, name), plain_type(hint)
             known = default_of(kind, name) if default is None else getattr(default, name)
@@ -294,13 +294,13 @@ class Filling:
                 if known is None:
                     part = ".".join(here)
                     raise BadInput(f"{self.names[below[0]]} does not apply: {self.subject} has no {part}")
-                found[name] = self.fill(typing.cast(type[Any], plain), known, here)
+                values[name] = self.fill(typing.cast(type[Any], plain), known, here)
             elif below:
                 value = self.chosen[here]
-                found[name] = {**known, **value} if isinstance(value, dict) else value
+                values[name] = {**known, **value} if isinstance(value, dict) else value
             elif known is dataclasses.MISSING:
                 raise BadInput(f"{self.command} needs {self.names[here]}; {self.command} --help tells more")
-        return kind(**found) if default is None else dataclasses.replace(default, **found)  # type: ignore[type-var]
+        return kind(**values) if default is None else dataclasses.replace(default, **values)  # type: ignore[type-var]
 
 
 def choose_verb(argv: list[str], prog: str, texts: dict[str, str]) -> str:

@@ -88,11 +88,11 @@ class Help:
 
 def _sections(options: list[Option]) -> dict[str, list[Option]]:
     """Options of nested dataclasses, by the field of the outermost."""
-    found: dict[str, list[Option]] = {}
+    sections: dict[str, list[Option]] = {}
     for option in options:
         if len(option.path) > 1:
-            found.setdefault(option.path[0], []).append(option)
-    return found
+            sections.setdefault(option.path[0], []).append(option)
+    return sections
 
 
 def _word(option: Option) -> str:
@@ -113,9 +113,9 @@ def _word(option: Option) -> str:
 
 def _bounds(hint: Any) -> list[Range]:
     return [
-        found
+        bound
         for part in typing.get_args(hint)
-        for found in ([part] if isinstance(part, Range) else _bounds(part))
+        for bound in ([part] if isinstance(part, Range) else _bounds(part))
     ]
 
 

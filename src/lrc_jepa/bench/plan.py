@@ -83,13 +83,13 @@ class Products(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[tuple[int, Tensor]] = []
+        self.products: list[tuple[int, Tensor]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the operator, and look at it first."""
         if func.overloadpacket.__name__ in ("mm", "addmm"):
             left, right = args[-2:]
-            self.found.append((len(left), right))
+            self.products.append((len(left), right))
         return func(*args, **(kwargs or {}))
 
 
@@ -101,13 +101,13 @@ def bare_products(workload: Workload, config: PlanConfig, times: int) -> Callabl
     cost, products = workload.cost(config), Products()
     with torch.no_grad(), products:  # in inference mode the products would hide behind `linear`
         cost(workload.candidates(config))
-    shapes = {(rows, *right.shape) for rows, right in products.found}
+    shapes = {(rows, *right.shape) for rows, right in products.products}
     buffers = {(m, k, n): (torch.randn(m, k), torch.empty(m, n)) for m, k, n in shapes}
 
     @torch.inference_mode()
     def run() -> None:
         for _ in range(times):
-            for rows, right in products.found:
+            for rows, right in products.products:
                 left, out = buffers[rows, right.shape[0], right.shape[1]]
                 torch.mm(left, right, out=out)
 
@@ -149,7 +149,7 @@ def bench_rollout(
     works["products"] = bare_products(workload, configs["cached"], iterations)
     spent = alternate(works, rounds)
     gflop = flops * iterations / 1e9
-    found = {
+    figures = {
         "size": size,
         "threads": torch.get_num_threads(),
         "samples": samples,
@@ -170,8 +170,8 @@ def bench_rollout(
     }
     if compiled:
         wall = spent["compiled"].wall
-        found["compiled"] = {"solve_s": wall, "ratio": spent["plain"].wall / wall}
-    return found
+        figures["compiled"] = {"solve_s": wall, "ratio": spent["plain"].wall / wall}
+    return figures
 
 
 def resident_mb() -> float:
@@ -307,7 +307,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     args = parse(BenchPlanArgs, argv, "bench plan", about, examples=EXAMPLES)
     if args.timed.systems:
         return bench_trajectories(args.timed)
-    found: dict[str, Any] = {"load_before": os.getloadavg()[0]}  # other work spoils every figure below
+    figures: dict[str, Any] = {"load_before": os.getloadavg()[0]}  # other work spoils every figure below
     before = torch.get_num_threads()
     torch.set_num_threads(args.timed.threads)
     try:
@@ -315,44 +315,42 @@ def main(argv: list[str]) -> dict[str, Any]:
             return bench_planners(
                 args.runs, pairs=args.pairs, seed=args.seed, rounds=args.rounds, out=args.out
             )
-        found |= bench_rollout(
+        figures |= bench_rollout(
             args.size, iterations=args.iterations, rounds=args.rounds, compiled=args.compiled
         )
         if not args.quick:
-            found["memory"] = bench_memory(args.size)
-            found["environments"] = bench_environments(
+            figures["memory"] = bench_memory(args.size)
+            figures["environments"] = bench_environments(
                 args.size, ENVIRONMENTS[args.size], rounds=args.rounds, iterations=args.iterations
             )
-            found["search"] = bench_search()
+            figures["search"] = bench_search()
     finally:
         torch.set_num_threads(before)
-    show(found)
-    return found
+    show(figures)
+    return figures
 
 
-def show(found: dict[str, Any]) -> None:
+def show(figures: dict[str, Any]) -> None:
     """The figures that matter, as tables."""
-    rows = [["plain loop", f"{found['plain_s']:.2f}", f"{found['plain_gflop']:.0f}", "1.00"]]
+    rows = [["plain loop", f"{figures['plain_s']:.2f}", f"{figures['plain_gflop']:.0f}", "1.00"]]
     rows.append(
-        ["cached", f"{found['cached_s']:.2f}", f"{found['cached_gflop']:.0f}", f"{found['ratio']:.2f}"]
+        ["cached", f"{figures['cached_s']:.2f}", f"{figures['cached_gflop']:.0f}", f"{figures['ratio']:.2f}"]
     )
-    if compiled := found.get("compiled"):
+    if compiled := figures.get("compiled"):
         rows.append(["cached, compiled", f"{compiled['solve_s']:.2f}", "", f"{compiled['ratio']:.2f}"])
-    title = (
-        f"{found['size']} size, {found['samples']} x {found['iterations']} plans, {found['threads']} threads"
-    )
+    title = f"{figures['size']} size, {figures['samples']} x {figures['iterations']} plans, {figures['threads']} threads"
     table(title, ["rollout", "s per solve", "GFLOP", "times"], rows)
     say(
-        f"cached: {found['gflops']:.0f} GFLOP/s, {100 * found['share_of_matmul']:.0f}% of the "
-        f"{found['matmul_gflops']:.0f} that its matrix products reach alone; "
-        f"costs differ by at most {found['max_rel_diff']:.0e}"
+        f"cached: {figures['gflops']:.0f} GFLOP/s, {100 * figures['share_of_matmul']:.0f}% of the "
+        f"{figures['matmul_gflops']:.0f} that its matrix products reach alone; "
+        f"costs differ by at most {figures['max_rel_diff']:.0e}"
     )
-    if "search" in found:
-        say(f"memory over {found['memory']['replans']} replans: {found['memory']['growth_mb']:+.1f} MB")
-        rows = [[str(r["environments"]), f"{r['solves_per_s']:.2f}"] for r in found["environments"]]
+    if "search" in figures:
+        say(f"memory over {figures['memory']['replans']} replans: {figures['memory']['growth_mb']:+.1f} MB")
+        rows = [[str(r["environments"]), f"{r['solves_per_s']:.2f}"] for r in figures["environments"]]
         table("together", ["environments", "solves per s"], rows)
         columns = ("planner", "samples", "iterations", "std", "colour", "plans_scored", "reached")
-        rows = [["" if r[c] is None else str(r[c]) for c in columns] for r in found["search"]]
+        rows = [["" if r[c] is None else str(r[c]) for c in columns] for r in figures["search"]]
         table("search with a perfect model of TwoRoom, of 300 pairs", list(columns), rows)
-    if found["load_before"] > 0.5:
-        say(f"the machine was busy (load {found['load_before']:.1f}), so take every figure with care")
+    if figures["load_before"] > 0.5:
+        say(f"the machine was busy (load {figures['load_before']:.1f}), so take every figure with care")

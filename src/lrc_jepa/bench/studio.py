@@ -59,11 +59,11 @@ class Page:
         """Ask, and wait for one answer; the others that come before it belong to it."""
         self.socket.send(json.dumps({"ask": name, **fields}))
         while True:
-            told: dict[str, Any] = json.loads(self.socket.recv(LIMIT))
-            if told["tell"] == "refused":
-                raise BadInput(told["sentence"])
-            if told["tell"] == until:
-                return told
+            answer: dict[str, Any] = json.loads(self.socket.recv(LIMIT))
+            if answer["tell"] == "refused":
+                raise BadInput(answer["sentence"])
+            if answer["tell"] == until:
+                return answer
 
 
 class Clock:
@@ -76,10 +76,10 @@ class Clock:
     def time(self, name: str, work: Callable[[], T]) -> T:
         """Do it, and note how long it took."""
         wall, cpu = time.perf_counter(), time.process_time()
-        found = work()
+        result = work()
         self.wall.setdefault(name, []).append(1000 * (time.perf_counter() - wall))
         self.cpu.setdefault(name, []).append(1000 * (time.process_time() - cpu))
-        return found
+        return result
 
 
 def measure(page: Page, times: int, seed: int) -> Clock:

@@ -127,23 +127,23 @@ def _compare(config: RunConfig, store: Store, steps: int) -> dict[str, Any]:
         pieces = assemble(chosen, store, Path("unused"), torch.device("cpu"))
         works[name], works[f"plain_{name}"] = Steps(pieces), PlainSteps(pieces)
     times = alternate({name: partial(work, steps) for name, work in works.items()})
-    found: dict[str, Any] = {"batch": config.train.batch_size}
+    figures: dict[str, Any] = {"batch": config.train.batch_size}
     for name, work in works.items():
-        found[name] = {
+        figures[name] = {
             "clips_per_s": steps * config.train.batch_size / times[name].wall,
             "cpu_seconds": times[name].cpu / steps,
             "bytes": peak_bytes(partial(work, 1)),
         }
-    return {**found, "parts": time_parts(works["lrc"].pieces)}
+    return {**figures, "parts": time_parts(works["lrc"].pieces)}
 
 
 def bench_micro(store: Store) -> dict[str, Any]:
     """The micro step of LRC-JEPA and of LWM, the plain step, and the loader alone."""
     config = get_recipe("tworoom-lrc-micro")
-    found = _compare(config, store, steps=2)
-    ours, plain = found["lrc"], found["plain_lrc"]
+    figures = _compare(config, store, steps=2)
+    ours, plain = figures["lrc"], figures["plain_lrc"]
     return {
-        **found,
+        **figures,
         "clips_per_s": ours["clips_per_s"],
         "plain_clips_per_s": plain["clips_per_s"],
         "over_plain": ours["clips_per_s"] / plain["clips_per_s"],
@@ -157,10 +157,10 @@ def bench_paper(folder: Path) -> dict[str, Any]:
     config = get_recipe("tworoom-lrc-paper")
     config = replace(config, train=replace(config.train, batch_size=PAPER_BATCH))
     store = synthetic_store(folder / "paper", episodes=4, length=24, size=config.model.encoder.image_size)
-    found = _compare(config, store, steps=1)
-    lrc, compact = found["lrc"], found["lwm"]
+    figures = _compare(config, store, steps=1)
+    lrc, compact = figures["lrc"], figures["lwm"]
     return {
-        **found,
+        **figures,
         "lrc_over_lwm": compact["clips_per_s"] / lrc["clips_per_s"],
         "cpu_lrc_over_lwm": lrc["cpu_seconds"] / compact["cpu_seconds"],
     }
@@ -242,7 +242,7 @@ def bench_processes(store: Store) -> dict[str, float]:
 
 def bench_train(*, quick: bool = False) -> dict[str, Any]:
     """All figures; rates are clips per second, times seconds, memory bytes on top of the model."""
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "threads": torch.get_num_threads(),
         "cores": os.cpu_count(),
         "load_before": os.getloadavg()[0],  # other work on the machine spoils every figure below
@@ -251,12 +251,12 @@ def bench_train(*, quick: bool = False) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         store = synthetic_store(folder / "micro", episodes=20, length=60, size=64)
-        found["micro"] = bench_micro(store)
+        figures["micro"] = bench_micro(store)
         if not quick:
-            found["paper"] = bench_paper(folder)
-            found["lrc_over_lwm"] = found["paper"]["lrc_over_lwm"]
-            found["processes"] = bench_processes(store)
-    return found
+            figures["paper"] = bench_paper(folder)
+            figures["lrc_over_lwm"] = figures["paper"]["lrc_over_lwm"]
+            figures["processes"] = bench_processes(store)
+    return figures
 
 
 def main(argv: list[str]) -> dict[str, Any]:
@@ -265,29 +265,29 @@ def main(argv: list[str]) -> dict[str, Any]:
     args = parse(BenchTrainArgs, argv, "bench train", about, examples=("lrc bench train --quick",))
     if args.worker is not None:
         return work_in_team(args.worker)
-    found = bench_train(quick=args.quick)
-    show(found)
-    return found
+    figures = bench_train(quick=args.quick)
+    show(figures)
+    return figures
 
 
-def show(found: dict[str, Any]) -> None:
+def show(figures: dict[str, Any]) -> None:
     """The figures that matter, as a table."""
-    sliced, micro = found["sigreg"], found["micro"]
+    sliced, micro = figures["sigreg"], figures["micro"]
     rows = [
         ["SIGReg, ms", 1e3 * sliced["seconds"], 1e3 * sliced["plain_seconds"], sliced["ratio"]],
         ["SIGReg, MB", sliced["bytes"] / 1e6, sliced["plain_bytes"] / 1e6, sliced["memory_ratio"]],
     ]
     for size, system in ((size, system) for size in ("micro", "paper") for system in ("lrc", "lwm")):
-        if size in found:
-            ours, plain = (found[size][key]["clips_per_s"] for key in (system, f"plain_{system}"))
+        if size in figures:
+            ours, plain = (figures[size][key]["clips_per_s"] for key in (system, f"plain_{system}"))
             rows.append([f"{size} {system}, clips/s", ours, plain, ours / plain])
     shown = [[name, *(f"{value:.2f}" for value in values)] for name, *values in rows]
-    table(f"training on {found['threads']} threads", ["", "here", "plain", "times"], shown)
+    table(f"training on {figures['threads']} threads", ["", "here", "plain", "times"], shown)
     parts = " ".join(f"{name} {1e3 * value:.0f}" for name, value in micro["parts"].items())
     say(f"the loader alone gives {micro['loader_clips_per_s']:.0f} clips/s")
     say(f"milliseconds of a micro step: {parts}")
-    if "paper" in found:
-        say(f"a paper-size step of LRC-JEPA takes {found['lrc_over_lwm']:.2f} times one of LWM")
-        say(f"two processes give {found['processes']['two_over_one']:.2f} times the rate of one")
-    if found["load_before"] > 0.5:
-        say(f"the machine was busy (load {found['load_before']:.1f}), so take every figure with care")
+    if "paper" in figures:
+        say(f"a paper-size step of LRC-JEPA takes {figures['lrc_over_lwm']:.2f} times one of LWM")
+        say(f"two processes give {figures['processes']['two_over_one']:.2f} times the rate of one")
+    if figures["load_before"] > 0.5:
+        say(f"the machine was busy (load {figures['load_before']:.1f}), so take every figure with care")

@@ -13,7 +13,7 @@ from lrc_jepa.console import say
 from lrc_jepa.evaluate.compare_planners import measure_runs, planner_rows, summary
 from lrc_jepa.evaluate.speed import Config, time_runs
 from lrc_jepa.files import write_bytes, write_json
-from lrc_jepa.report.sections.compare_planners import figure_of, told
+from lrc_jepa.report.sections.compare_planners import conclusion, figure_of
 from lrc_jepa.report.sections.speed import side_by_side
 from lrc_jepa.run import open_run
 
@@ -60,6 +60,6 @@ def bench_planners(
     folder.mkdir(parents=True, exist_ok=True)
     write_bytes(folder / "planners.svg", figure_of(answer["planners"]).svg.encode())
     write_json(folder / "planners.json", answer)
-    told(answer).show()
+    conclusion(answer).show()
     say(f"figure and JSON in {folder}")
     return answer

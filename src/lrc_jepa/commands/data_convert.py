@@ -48,14 +48,14 @@ def convert(argv: list[str]) -> dict[str, Any]:
         convert_store(
             store, args.out, args.frames, overwrite=args.overwrite, progress=lambda done, total: bar.to(done)
         )
-    made, sizes = Store(args.out), [size_on_disk(folder) for folder in (args.dataset, args.out)]
+    converted, sizes = Store(args.out), [size_on_disk(folder) for folder in (args.dataset, args.out)]
     say(f"{sizes[0] / 1e6:.1f} MB became {sizes[1] / 1e6:.1f} MB in {args.out}")
     return {
         "data": str(args.out),
-        "episodes": made.episodes,
-        "frames": len(made.pixels),
-        **asdict(made.storage),
+        "episodes": converted.episodes,
+        "frames": len(converted.pixels),
+        **asdict(converted.storage),
         "bytes": sizes[1],
         "bytes_before": sizes[0],
-        "hash": made.digest(),
+        "hash": converted.digest(),
     }

@@ -52,13 +52,13 @@ class Choice(Checked):
 
     def of(self, store: Store) -> tuple[int, ...]:
         """The episodes of a dataset that are meant."""
-        found = set(parse_episodes(self.episodes, store.episodes, "--episodes"))
+        chosen = set(parse_episodes(self.episodes, store.episodes, "--episodes"))
         if self.from_file is not None:
-            found |= set(parse_episodes(read_list(self.from_file), store.episodes, str(self.from_file)))
+            chosen |= set(parse_episodes(read_list(self.from_file), store.episodes, str(self.from_file)))
         if self.marked:
             with progress_bar("looking them over", len(store.pixels)) as bar:
-                found |= set(marked(store, self.marked, lambda done, total: bar.to(done)))
-        return numbers(found)
+                chosen |= set(marked(store, self.marked, lambda done, total: bar.to(done)))
+        return numbers(chosen)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,10 +133,10 @@ def _writing(target: Target, frames: int) -> Iterator[dict[str, Any]]:
         yield {"overwrite": target.overwrite, "progress": lambda done, total: bar.to(done)}
 
 
-def _told(out: Path) -> dict[str, Any]:
-    made = Store(out)
-    say(f"{made.episodes} episodes, {len(made.pixels)} frames in {out}")
-    return {"data": str(out), "episodes": made.episodes, "frames": len(made.pixels), "hash": made.digest()}
+def _answer(out: Path) -> dict[str, Any]:
+    store = Store(out)
+    say(f"{store.episodes} episodes, {len(store.pixels)} frames in {out}")
+    return {"data": str(out), "episodes": store.episodes, "frames": len(store.pixels), "hash": store.digest()}
 
 
 def drop(argv: list[str]) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def drop(argv: list[str]) -> dict[str, Any]:
     with _writing(args, len(store.pixels)) as how:
         edit.drop(store, args.out, chosen, **how)
     say(f"dropped {len(chosen)} episodes: {edit.ranges(chosen)}")
-    return {**_told(args.out), "dropped": list(chosen)}
+    return {**_answer(args.out), "dropped": list(chosen)}
 
 
 def trim(argv: list[str]) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def trim(argv: list[str]) -> dict[str, Any]:
     chosen = args.choice.of(store) if args.choice.said else tuple(range(store.episodes))
     with _writing(args, len(store.pixels)) as how:
         edit.trim(store, args.out, chosen, asdict(args.cut), **how)
-    return {**_told(args.out), "trimmed": len(chosen), "frames_before": len(store.pixels)}
+    return {**_answer(args.out), "trimmed": len(chosen), "frames_before": len(store.pixels)}
 
 
 def merge(argv: list[str]) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def merge(argv: list[str]) -> dict[str, Any]:
     left_out = sorted({name for store in stores for name in store.columns} - set(edit.common_columns(stores)))
     if left_out:
         say(f"left out, as not all datasets have them alike: {', '.join(left_out)}")
-    return {**_told(args.out), "left_out": left_out}
+    return {**_answer(args.out), "left_out": left_out}
 
 
 def split(argv: list[str]) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def split(argv: list[str]) -> dict[str, Any]:
     check_writable(args.rest.parent)
     with _writing(args, len(store.pixels)) as how:
         edit.split(store, args.out, args.rest, chosen, **how)
-    return {**_told(args.out), "rest": _told(args.rest)}
+    return {**_answer(args.out), "rest": _answer(args.rest)}
 
 
 def _random(store: Store, share: float, seed: int) -> tuple[int, ...]:

@@ -49,12 +49,12 @@ def named_segmenter(name: str) -> Segmenter:
     if (here := str(Path.cwd())) not in sys.path:  # an installed command does not look there by itself
         sys.path.insert(0, here)
     try:
-        found: Any = getattr(import_module(module), function)
+        segmenter: Any = getattr(import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         raise BadInput(f"there is no segmenter {name!r}: say sam3 or MODULE:FUNCTION ({error})") from None
-    if not isinstance(found, Callable):  # type: ignore[arg-type]
+    if not isinstance(segmenter, Callable):  # type: ignore[arg-type]
         raise BadInput(f"{name!r} is not a function")
-    return found  # type: ignore[no-any-return]
+    return segmenter  # type: ignore[no-any-return]
 
 
 def _segmenter(args: MasksArgs) -> Segmenter:

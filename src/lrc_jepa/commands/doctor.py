@@ -45,14 +45,14 @@ class Finding:
 
 
 def _packages() -> list[Finding]:
-    found = [Finding("lrc-jepa", __version__), Finding("python", platform.python_version())]
-    found += [Finding(name, metadata.version(name)) for name in CORE]
+    findings = [Finding("lrc-jepa", __version__), Finding("python", platform.python_version())]
+    findings += [Finding(name, metadata.version(name)) for name in CORE]
     for module, package in PACKAGES.items():
         name = f"{module} ({package.serves})"
-        found.append(
+        findings.append(
             Finding(name, "installed") if here(module) else Finding(name, "missing", install(module))
         )
-    return found
+    return findings
 
 
 def route(driver: bool, built_for: str | None) -> Finding:
@@ -85,9 +85,9 @@ def _gl() -> list[Finding]:
     """Libraries that MuJoCo can draw with when there is no screen."""
     lines = []
     for backend, library, package in (("egl", "EGL", "libegl1"), ("osmesa", "OSMesa", "libosmesa6")):
-        found = ctypes.util.find_library(library) is not None
-        remedy = "" if found else f"apt-get install {package} (only Reacher and Cube need one of the two)"
-        lines.append(Finding(f"GL backend {backend}", "found" if found else "missing", remedy))
+        installed = ctypes.util.find_library(library) is not None
+        remedy = "" if installed else f"apt-get install {package} (only Reacher and Cube need one of the two)"
+        lines.append(Finding(f"GL backend {backend}", "found" if installed else "missing", remedy))
     return lines
 
 
@@ -101,8 +101,8 @@ def _self_test() -> tuple[Finding, bool]:
         cost = LatentCost(model, z[:1], torch.zeros(1, 0, model.spec.action_dim), z[1:, 0])
         bound = torch.ones(model.spec.action_dim)
         config = PlanConfig(samples=16, iterations=2, elites=4)
-        found = cem(Problem(cost, Box(-bound, bound), config, episode_generators(0, [0])))
-    good = bool(found.actions.abs().max() <= 1 and found.best_cost.isfinite().all())
+        plan = cem(Problem(cost, Box(-bound, bound), config, episode_generators(0, [0])))
+    good = bool(plan.actions.abs().max() <= 1 and plan.best_cost.isfinite().all())
     seconds = time.perf_counter() - began
     return Finding("self-test: encode and plan", f"{'passed' if good else 'FAILED'} in {seconds:.1f} s"), good
 

@@ -110,9 +110,9 @@ def check(run: Run, args: DriveArgs) -> Manifest:
         )
     if args.manifest is None:
         return draw_manifest(run.store, run.split, run.config.clip, args.plan, args.pairs)
-    found = Manifest.load(args.manifest)
-    found.check(run.store, run.split, run.config.clip, args.plan)
-    return found
+    manifest = Manifest.load(args.manifest)
+    manifest.check(run.store, run.split, run.config.clip, args.plan)
+    return manifest
 
 
 def _moves(bar: Bar, drives: Drives) -> None:

@@ -62,10 +62,10 @@ def work(
     measuring: Measuring = experiment.measuring
     config = measuring.Config(**{**_own(measuring, path), **options})
     run = open_run(path, data, out, device, unbounded=options.get("unbounded", False))
-    told = experiment.showing.told(examine(run, experiment, config))
-    told.show()
+    conclusion = experiment.showing.conclusion(examine(run, experiment, config))
+    conclusion.show()
     say(f"rows in {run.results}; what is drawn lies beside them")
-    return {"run": str(path), **told.answer}
+    return {"run": str(path), **conclusion.answer}
 
 
 def _own(measuring: Measuring, path: Path) -> dict[str, Any]:

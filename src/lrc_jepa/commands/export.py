@@ -57,14 +57,16 @@ def check(folder: Path) -> dict[str, Any]:
     """Replay the golden vectors of a folder; needs no torch."""
     from lrc_jepa import runtime
 
-    found = runtime.check(folder)
+    replayed = runtime.check(folder)
     table(
-        f"{folder}: {found['system']}, {found['precision']}",
+        f"{folder}: {replayed['system']}, {replayed['precision']}",
         ["answer", "differs at most by"],
-        [[name, f"{value:.2e}"] for name, value in found["vectors"].items()],
+        [[name, f"{value:.2e}"] for name, value in replayed["vectors"].items()],
     )
-    say(f"{len(found['files'])} files, {found['bytes'] / 1e6:.1f} MB; all within {found['tolerance']:.1e}")
-    return found
+    say(
+        f"{len(replayed['files'])} files, {replayed['bytes'] / 1e6:.1f} MB; all within {replayed['tolerance']:.1e}"
+    )
+    return replayed
 
 
 def export(args: ExportArgs) -> dict[str, Any]:
@@ -86,13 +88,13 @@ def export(args: ExportArgs) -> dict[str, Any]:
     planner = run.config.plan.planner
     if planner != "icem":
         say(f"the run plans with {planner}, the runtime with icem, with as many samples and iterations")
-    found = check(out)
+    answer = check(out)
     if args.pairs:
         success = compare(run, exported, args.pairs)
         with_success(exported, success)
-        found["success"] = success
+        answer["success"] = success
         show(success)
-    return found
+    return answer
 
 
 def show(success: dict[str, Any]) -> None:

@@ -164,17 +164,17 @@ class Cell:
 
 def cells_of(args: SweepArgs) -> dict[str, Cell]:
     """Every run by its name, in the order to train them: what others stand on first; one asked for twice is one."""
-    found = dict[str, Cell]()
+    cells = dict[str, Cell]()
     for part in parts_of(args):
         if unknown := next((name for name in part.lab if name not in EXPERIMENTS), None):
             known = ", ".join(name for name, e in EXPERIMENTS.items() if e.measures)
             raise BadInput(f"there is no experiment {unknown!r} for --lab; there is {known}")
         for cell in _combined(part):
-            if found.setdefault(cell.name, cell).measured != cell.measured:
+            if cells.setdefault(cell.name, cell).measured != cell.measured:
                 raise BadInput(f"two parts want {cell.name} with other values of lab, pairs or episodes")
-    if not found:
+    if not cells:
         raise BadInput("name at least one world, appearance, system and seed")
-    return dict(sorted(found.items(), key=lambda item: item[1].stands))
+    return dict(sorted(cells.items(), key=lambda item: item[1].stands))
 
 
 def _combined(args: SweepArgs) -> Iterator[Cell]:

@@ -43,12 +43,12 @@ def main(argv: list[str]) -> dict[str, Any]:
     out = args.out or Path("datasets" if dataset else "runs") / address.name.rpartition("/")[2]
     if out.exists() and not args.overwrite:
         raise BadInput(f"{out} is there already; pass --overwrite to replace it")
-    found = fetch(address)
+    fetched = fetch(address)
     if dataset:
-        Store(found)
+        Store(fetched)
     else:
-        verify(newest_checkpoint(found))
+        verify(newest_checkpoint(fetched))
     with whole_folder(out, overwrite=args.overwrite) as folder:
-        shutil.copytree(found, folder, dirs_exist_ok=True)  # the cache is made of links; these are files
+        shutil.copytree(fetched, folder, dirs_exist_ok=True)  # the cache is made of links; these are files
     say(f"{address} is at {out}")
     return {"address": str(address), "out": str(out)}

@@ -83,10 +83,10 @@ def work(args: ResultsArgs) -> list[dict[str, Any]]:
 def changes(config: RunConfig) -> str:
     """What differs from the run's recipe, beside what names the run anyway and what no weight depends on."""
     known = get_recipe(config.recipe) if config.recipe in recipe_names() else config
-    told = ("system", "action_dim", "train.seed", "train.steps", "model.backbone")
+    named = ("system", "action_dim", "train.seed", "train.steps", "model.backbone")
     upkeep = tuple(f"train.{name}" for name in UPKEEP)
     changed = changed_fields(known, config)
-    return ", ".join(f"{name}={now}" for name, (_, now) in changed.items() if name not in told + upkeep)
+    return ", ".join(f"{name}={now}" for name, (_, now) in changed.items() if name not in named + upkeep)
 
 
 def kept_row(run: Run) -> Kept:

@@ -110,9 +110,9 @@ def sections_of(config: RunSections) -> dict[str, Any]:
 def read_config(path: Path, recipe: str = "") -> RunConfig:
     """The configuration of a run, or in a file: a recipe with the fields that the file names changed."""
     path = path / CONFIG if path.is_dir() else path
-    found = read_tree(path, "the configuration")
-    inner = found.get("config")
-    tree = dict(inner if isinstance(inner, dict) else found)  # a run's own file has more beside it
+    content = read_tree(path, "the configuration")
+    inner = content.get("config")
+    tree = dict(inner if isinstance(inner, dict) else content)  # a run's own file has more beside it
     named = {name: tree.pop(name, None) for name in NAMES}
     if recipe and named["recipe"] not in (None, recipe):
         raise BadInput(f"{path} is a configuration of {named['recipe']}, not of {recipe}")
@@ -246,8 +246,8 @@ def find_data(config: RunConfig, given: Path | None, resumed: Run | None = None)
         return resumed.data
     usual = Path("datasets") / f"{config.world}-clean"
     if given is None and not usual.exists():
-        made = f"make it with lrc collect {config.world}, or " if config.world in WORLDS else ""
-        raise BadInput(f"there is no dataset at {usual}: {made}name one with --data")
+        collecting = f"make it with lrc collect {config.world}, or " if config.world in WORLDS else ""
+        raise BadInput(f"there is no dataset at {usual}: {collecting}name one with --data")
     return given or usual
 
 

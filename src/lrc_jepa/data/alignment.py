@@ -179,12 +179,12 @@ def _from_states(store: Store, rows: Array, owners: Array, half: Array) -> Evide
     alone = _heldout_error(state, change, half)
     actions = {k: _standard(store.action[rows + k]) for k in SHIFTS}
     errors = [_heldout_error(np.concatenate([actions[k], state], axis=1), change, half) for k in SHIFTS]
-    found = _evidence("states", owners, errors, np.maximum(alone, 1e-12))
-    if found.best == 0:
-        return found
-    both = _heldout_error(np.concatenate([actions[0], actions[found.best], state], axis=1), change, half)
-    gain = errors[SHIFTS.index(found.best)].mean() - both.mean()
-    return replace(found, own=float(gain / max(alone.mean(), 1e-12)))
+    evidence = _evidence("states", owners, errors, np.maximum(alone, 1e-12))
+    if evidence.best == 0:
+        return evidence
+    both = _heldout_error(np.concatenate([actions[0], actions[evidence.best], state], axis=1), change, half)
+    gain = errors[SHIFTS.index(evidence.best)].mean() - both.mean()
+    return replace(evidence, own=float(gain / max(alone.mean(), 1e-12)))
 
 
 def gather_evidence(store: Store) -> list[Evidence]:
@@ -198,8 +198,8 @@ def gather_evidence(store: Store) -> list[Evidence]:
     half = np.isin(owners, episodes[::2])
     if min(half.sum(), (~half).sum()) < 10:
         return []
-    found = (_from_states(store, rows, owners, half), _from_frames(store, rows, owners, half))
-    return [evidence for evidence in found if evidence is not None]
+    sources = (_from_states(store, rows, owners, half), _from_frames(store, rows, owners, half))
+    return [evidence for evidence in sources if evidence is not None]
 
 
 MEANING = {
@@ -226,16 +226,17 @@ def _scores(evidence: Evidence) -> str:
 
 def check_alignment(store: Store) -> tuple[list[Finding], dict[str, Any]]:
     """What frames and states say; a camera may lag although the states are in step."""
-    found = gather_evidence(store)
+    evidence = gather_evidence(store)
     figures: dict[str, Any] = {
-        f"alignment_{e.source}_r2": {f"{shift:+d}": round(e.r2[shift], 4) for shift in SHIFTS} for e in found
+        f"alignment_{e.source}_r2": {f"{shift:+d}": round(e.r2[shift], 4) for shift in SHIFTS}
+        for e in evidence
     }
-    if not found:
+    if not evidence:
         return [Finding("note", "alignment", "there is too little to compare actions with motion")], figures
-    telling = [e for e in found if max(e.r2.values()) >= EXPLAINS]
+    telling = [e for e in evidence if max(e.r2.values()) >= EXPLAINS]
     figures["alignment_best_shift"] = {e.source: e.best for e in telling}
     if not telling:
-        sentence = f"actions explain next to nothing of the motion, shifted or not ({_scores(found[0])})"
+        sentence = f"actions explain next to nothing of the motion, shifted or not ({_scores(evidence[0])})"
         return [Finding("warning", "alignment", sentence)], figures
     findings = []
     for e in telling:

@@ -114,12 +114,12 @@ class Deployment:
 
     def join(self, pictures: Mapping[str, Frames]) -> Frames:
         """Frames (h,w,3) of the cameras, by their names or the last parts of them, as the one that the model sees."""
-        found = [
+        seen = [
             next((pictures[n] for n in (name, last_part(name)) if n in pictures), None)
             for name in self.cameras
         ]
-        frames = [frame for frame in found if frame is not None]
-        if not frames or len(frames) < len(found):
+        frames = [frame for frame in seen if frame is not None]
+        if not frames or len(frames) < len(seen):
             wanted = ", ".join(map(last_part, self.cameras)) or "no camera by name"
             raise BadInput(f"the model sees {wanted}; there is {', '.join(pictures) or 'nothing'}")
         return frames[0] if len(frames) == 1 else side_by_side(frames)
@@ -137,9 +137,9 @@ class Deployment:
 
     def describe(self) -> dict[str, Any]:
         """What somebody who brings frames and takes actions must know, as plain values."""
-        told = {name: value for name, value in self.to_json().items() if name not in ("spec", "normalizer")}
+        facts = {name: value for name, value in self.to_json().items() if name not in ("spec", "normalizer")}
         spec = {"image_size": self.spec.image_size, "block": self.spec.frameskip}
-        return {**told, **spec, "action_width": self.spec.raw_action_dim}
+        return {**facts, **spec, "action_width": self.spec.raw_action_dim}
 
     def to_json(self) -> dict[str, Any]:
         """As plain values, the fields under their own names."""
@@ -177,7 +177,7 @@ def robot_facts(store: Store) -> dict[str, Any]:
     }
 
 
-def _words(found: Any, count: int) -> tuple[str, ...]:
+def _words(words: Any, count: int) -> tuple[str, ...]:
     """So many words, or none."""
-    fits = isinstance(found, list) and len(found) == count and all(isinstance(word, str) for word in found)
-    return tuple(found) if fits else ()
+    fits = isinstance(words, list) and len(words) == count and all(isinstance(word, str) for word in words)
+    return tuple(words) if fits else ()

@@ -76,13 +76,13 @@ def trimmed(
 
 def ranges(episodes: Iterable[int]) -> str:
     """Numbers in few words: 0-3, 7."""
-    found: list[list[int]] = []
+    spans: list[list[int]] = []
     for number in sorted(episodes):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
         else:
-            found.append([number, number])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
+            spans.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
 
 
 def edited_meta(store: Store, how: str, **what: Any) -> dict[str, Any]:
@@ -152,12 +152,12 @@ def _per_episode(pieces: Sequence[Piece], stores: Sequence[Store]) -> dict[str, 
         if name not in (FROM, DATASET)
         and all(name in s.per_episode and s.per_episode[name].shape[1:] == values.shape[1:] for s in stores)
     ]
-    found = {name: [piece.store.per_episode[name][piece.episode] for piece in pieces] for name in names}
-    found[FROM] = [piece.episode for piece in pieces]
+    arrays = {name: [piece.store.per_episode[name][piece.episode] for piece in pieces] for name in names}
+    arrays[FROM] = [piece.episode for piece in pieces]
     if len(stores) > 1:
         numbers = {id(store): number for number, store in enumerate(stores)}
-        found[DATASET] = [numbers[id(piece.store)] for piece in pieces]
-    return {name.removeprefix("ep_"): values for name, values in found.items()}
+        arrays[DATASET] = [numbers[id(piece.store)] for piece in pieces]
+    return {name.removeprefix("ep_"): values for name, values in arrays.items()}
 
 
 def common_columns(stores: Sequence[Store]) -> list[str]:

@@ -87,5 +87,5 @@ def clip_columns(store: Store, model: object, proprio: str, proprio_dim: int) ->
         if proprio not in store.columns or store.columns[proprio].shape[1:] != (proprio_dim,):
             raise BadInput(f"dataset {store.path} has no column {proprio!r} of width {proprio_dim}")
         columns["proprio"] = store.columns[proprio]
-    found = find_features(store, model)
-    return columns if found is None else {**columns, "features": found}
+    features = find_features(store, model)
+    return columns if features is None else {**columns, "features": features}

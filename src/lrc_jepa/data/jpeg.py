@@ -210,12 +210,12 @@ class JpegFrames:
     def _open(self, number: int) -> Array:
         path, expected = self.find(number), self.shards[number]["bytes"]
         try:
-            found = path.stat().st_size
-            if found == expected:
+            size = path.stat().st_size
+            if size == expected:
                 return np.memmap(path, np.uint8, "r")
         except OSError as error:
             raise BadInput(f"{self.what}: shard {path.name} cannot be read ({error.strerror})") from None
-        raise BadInput(f"{self.what} is damaged: shard {path.name} has {found} bytes, not {expected}")
+        raise BadInput(f"{self.what} is damaged: shard {path.name} has {size} bytes, not {expected}")
 
     @property
     def nbytes(self) -> int:
@@ -233,10 +233,10 @@ class JpegFrames:
     def __getitem__(self, key: int | slice | Array | list[int]) -> Frames:
         """The frames of these rows, in the shape of `key`."""
         rows = self._rows(key)
-        made = np.empty((rows.size, *self.shape[1:]), np.uint8)
+        frames = np.empty((rows.size, *self.shape[1:]), np.uint8)
         for place, row in enumerate(rows.ravel().tolist()):
-            self._decode(row, made[place])
-        return made.reshape(*rows.shape, *self.shape[1:])
+            self._decode(row, frames[place])
+        return frames.reshape(*rows.shape, *self.shape[1:])
 
     def _rows(self, key: int | slice | Array | list[int]) -> Array:
         """The rows that an index asks for, as numpy reads it."""
@@ -309,8 +309,8 @@ def open_frames(folder: Path, described: Mapping[str, Any], what: str) -> JpegFr
     if min(shape) < 1 or int(ends[-1]) != stored or channels != 3:
         raise BadInput(f"{what}: ends.npy and meta.json do not speak of the same shards")
     ask(height * width * channels, stored // rows, f"a frame of {what}")
-    found = JpegFrames((rows, height, width, channels), shards, ends, lambda n: folder / shard_name(n), what)
+    frames = JpegFrames((rows, height, width, channels), shards, ends, lambda n: folder / shard_name(n), what)
     missing = [shard_name(n) for n in range(len(shards)) if not (folder / shard_name(n)).is_file()]
     if missing:
         raise BadInput(f"{what} is incomplete: shard {missing[0]} is missing")
-    return found
+    return frames

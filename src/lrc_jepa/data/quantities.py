@@ -17,9 +17,9 @@ def measured(store: Store, rows: Array) -> dict[str, Array]:
     A wrapped angle jumps where the picture does not, and so has no linear read-out; its cosine and
     sine have one.
     """
-    found: dict[str, Array] = {}
+    quantities: dict[str, Array] = {}
     for name in store.quantities:
-        values = found[name] = np.asarray(store.columns[name][rows]).reshape(len(rows), -1)
+        values = quantities[name] = np.asarray(store.columns[name][rows]).reshape(len(rows), -1)
         if name.endswith(ANGLES):
-            found[name + CIRCLE] = np.concatenate([np.cos(values), np.sin(values)], axis=1)
-    return found
+            quantities[name + CIRCLE] = np.concatenate([np.cos(values), np.sin(values)], axis=1)
+    return quantities

@@ -60,8 +60,8 @@ def write_index(
     versions = {"lrc_jepa": __version__, "numpy": np.__version__, "python": platform.python_version()}
     described = {name: column.describe() for name, column in columns.items()}
     hashes = {name: _array_digest(values) for name, values in index.items()}
-    told = {"format": FORMAT, "versions": versions, "columns": described, "index": hashes}
-    write_json(folder / "meta.json", {**told, **meta})
+    description = {"format": FORMAT, "versions": versions, "columns": described, "index": hashes}
+    write_json(folder / "meta.json", {**description, **meta})
 
 
 def _array_digest(values: Array) -> str:
@@ -111,8 +111,8 @@ class StoreWriter:
             raise BadInput(f"episode {len(self._lengths)} has other columns than the first one")
         for name, values in columns.items():
             if name not in self._columns:
-                made = grow(self._aside, name, values.dtype, values.shape[1:], self.storage)
-                self._columns[name] = made
+                column = grow(self._aside, name, values.dtype, values.shape[1:], self.storage)
+                self._columns[name] = column
             self._columns[name].append(values)
             self._columns[name].mark()
         for name, value in per_episode.items():
@@ -182,17 +182,17 @@ class Store:
         return map_npy(path, f"{what}: column {name}")
 
     def _open_index(self, what: str) -> dict[str, Array]:
-        found = load_npz(self.path / "index.npz", f"{what}: index.npz")
-        if not {"ep_len", "ep_offset"} <= set(found):
+        index = load_npz(self.path / "index.npz", f"{what}: index.npz")
+        if not {"ep_len", "ep_offset"} <= set(index):
             raise BadInput(f"{what}: index.npz needs ep_len and ep_offset")
-        if any(found[name].dtype != np.int64 or found[name].ndim != 1 for name in ("ep_len", "ep_offset")):
+        if any(index[name].dtype != np.int64 or index[name].ndim != 1 for name in ("ep_len", "ep_offset")):
             raise BadInput(f"{what}: ep_len and ep_offset must be lists of 64-bit integers")
-        if any(values.ndim == 0 or len(values) != len(found["ep_len"]) for values in found.values()):
+        if any(values.ndim == 0 or len(values) != len(index["ep_len"]) for values in index.values()):
             raise BadInput(f"{what}: the arrays of index.npz have different numbers of episodes")
         recorded = self.meta.get("index")  # a store from before it was recorded is read unchecked
-        if recorded is not None and recorded != {n: _array_digest(v) for n, v in found.items()}:
+        if recorded is not None and recorded != {n: _array_digest(v) for n, v in index.items()}:
             raise BadInput(f"{what}: index.npz is damaged: it does not match meta.json")
-        return found
+        return index
 
     def _check(self, what: str) -> None:
         rows = len(self.pixels)
@@ -234,8 +234,8 @@ class Store:
     @property
     def storage(self) -> Storage:
         """How the frames lie on disk."""
-        told = self.meta["columns"]["pixels"]
-        return Storage(told["storage"], told["quality"]) if "storage" in told else RAW
+        pixels = self.meta["columns"]["pixels"]
+        return Storage(pixels["storage"], pixels["quality"]) if "storage" in pixels else RAW
 
     @property
     def action(self) -> Array:

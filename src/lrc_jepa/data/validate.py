@@ -22,7 +22,7 @@ from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import write_bytes
 
-Found = tuple[list[Finding], dict[str, Any]]
+Checked = tuple[list[Finding], dict[str, Any]]
 BLOCK = 512  # rows read at a time
 DARK = 8  # grey levels: a frame that is nowhere brighter is black
 FROZEN = 0.5  # share of transitions without any change from which an episode counts as frozen
@@ -82,9 +82,9 @@ def _inner(store: Store) -> NDArray[np.bool_]:
     return inner
 
 
-def check_checksums(store: Store, seen: Survey) -> Found:
+def check_checksums(store: Store, seen: Survey) -> Checked:
     """The columns still are what was written."""
-    found = []
+    findings = []
     for name, described in store.meta["columns"].items():
         values = store.columns[name]
         if isinstance(values, JpegFrames):
@@ -93,13 +93,13 @@ def check_checksums(store: Store, seen: Survey) -> Found:
             sha = seen.sha256 if name == "pixels" else hashlib.sha256(values.tobytes()).hexdigest()
         if sha != described["sha256"]:
             sentence = f"column {name} is not what was written: its checksum differs from meta.json"
-            found.append(Finding("error", "checksum", sentence))
-    return found, {}
+            findings.append(Finding("error", "checksum", sentence))
+    return findings, {}
 
 
-def check_finite(store: Store, seen: Survey) -> Found:
+def check_finite(store: Store, seen: Survey) -> Checked:
     """NaN and infinity."""
-    found, owners, inner = [], _owners(store), _inner(store)
+    findings, owners, inner = [], _owners(store), _inner(store)
     for name, values in store.columns.items():
         if values.dtype.kind != "f":
             continue
@@ -109,56 +109,58 @@ def check_finite(store: Store, seen: Survey) -> Found:
         if bad.any():
             severity: Severity = "error" if name == "action" else "warning"
             sentence = f"{name} is NaN or infinite in {int(bad.sum())} rows"
-            found.append(Finding(severity, "finite", sentence, numbers(owners[bad])))
-    return found, {}
+            findings.append(Finding(severity, "finite", sentence, numbers(owners[bad])))
+    return findings, {}
 
 
-def check_lengths(store: Store, seen: Survey) -> Found:
+def check_lengths(store: Store, seen: Survey) -> Checked:
     """Too few or too short episodes."""
-    found = []
+    findings = []
     span = ClipConfig().span
     short = store.ep_len < span
     if store.episodes < 2:
-        found.append(Finding("error", "lengths", "there is a single episode; at least one more is held out"))
+        findings.append(
+            Finding("error", "lengths", "there is a single episode; at least one more is held out")
+        )
     if short.any():
         sentence = f"{int(short.sum())} episodes are shorter than the {span} frames of a clip"
-        found.append(Finding("warning", "lengths", sentence, numbers(np.flatnonzero(short))))
+        findings.append(Finding("warning", "lengths", sentence, numbers(np.flatnonzero(short))))
     figures = {"episodes": store.episodes, "frames": len(store.pixels)}
     lengths = store.ep_len
     figures |= {"length_min": int(lengths.min()), "length_max": int(lengths.max())}
-    return found, {**figures, "length_mean": round(float(lengths.mean()), 2)}
+    return findings, {**figures, "length_mean": round(float(lengths.mean()), 2)}
 
 
-def check_frames(store: Store, seen: Survey) -> Found:
+def check_frames(store: Store, seen: Survey) -> Checked:
     """Black, plain and frozen frames."""
-    found, owners, inner = [], _owners(store), _inner(store)
+    findings, owners, inner = [], _owners(store), _inner(store)
     black, plain = seen.darkest <= DARK, seen.flat & (seen.darkest > DARK)
     whole = np.add.reduceat(black, store.ep_offset) == store.ep_len
     if whole.any():
         sentence = f"{int(whole.sum())} episodes are black throughout, as from a camera that was not there"
-        found.append(Finding("error", "frames", sentence, numbers(np.flatnonzero(whole))))
+        findings.append(Finding("error", "frames", sentence, numbers(np.flatnonzero(whole))))
     some = black & ~whole[owners]
     for mask, word in ((some, "black"), (plain, "of a single colour")):
         if mask.any():
             sentence = f"{int(mask.sum())} frames are {word}"
-            found.append(Finding("warning", "frames", sentence, numbers(owners[mask])))
+            findings.append(Finding("warning", "frames", sentence, numbers(owners[mask])))
     moves = np.maximum(store.ep_len - 1, 1)
     frozen = (np.add.reduceat(seen.still & inner, store.ep_offset) / moves > FROZEN) & ~whole
     if frozen.any():
         sentence = f"in {int(frozen.sum())} episodes more than half of the frames equal the next one"
-        found.append(Finding("warning", "frames", sentence, numbers(np.flatnonzero(frozen))))
+        findings.append(Finding("warning", "frames", sentence, numbers(np.flatnonzero(frozen))))
     share = float((seen.still & inner).sum() / max(1, inner.sum()))
-    return found, {"black_frames": int(black.sum()), "repeated_frames": round(share, 4)}
+    return findings, {"black_frames": int(black.sum()), "repeated_frames": round(share, 4)}
 
 
-def check_actions(store: Store, seen: Survey) -> Found:
+def check_actions(store: Store, seen: Survey) -> Checked:
     """Ranges, bounds, and dimensions that never change."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     owners, inner = _owners(store), _inner(store)
     actions = store.action[inner].astype(np.float64)
     fine = np.isfinite(actions).all(axis=1)
     if not fine.any():
-        return found, {}
+        return findings, {}
     low, high = actions[fine].min(axis=0), actions[fine].max(axis=0)
     still = np.flatnonzero(low == high)
     if len(still):
@@ -168,7 +170,7 @@ def check_actions(store: Store, seen: Survey) -> Found:
             if len(still) == 1
             else (f"{len(still)} action dimensions never change: {names}")
         )
-        found.append(Finding("warning", "actions", sentence))
+        findings.append(Finding("warning", "actions", sentence))
     figures = {"action_min": low.round(4).tolist(), "action_max": high.round(4).tolist()}
     bounds = store.meta.get("action_low"), store.meta.get("action_high")
     if bounds[0] is not None and bounds[1] is not None:
@@ -179,15 +181,15 @@ def check_actions(store: Store, seen: Survey) -> Found:
         figures["action_outside"] = round(float(outside.mean()), 6)
         if outside.any():
             sentence = f"{int(outside.sum())} actions ({outside.mean():.2%}) lie outside the bounds"
-            found.append(Finding("warning", "actions", sentence, numbers(owners[inner][outside])))
-    return found, figures
+            findings.append(Finding("warning", "actions", sentence, numbers(owners[inner][outside])))
+    return findings, figures
 
 
-def check_times(store: Store, seen: Survey) -> Found:
+def check_times(store: Store, seen: Survey) -> Checked:
     """Time stamps that do not rise, gaps where frames were dropped, and a rate that is not as said."""
     if "timestamp" not in store.columns:
         return [], {}
-    found, inner = [], _inner(store)
+    findings, inner = [], _inner(store)
     owners = _owners(store)[inner]
     times = store.columns["timestamp"].reshape(len(store.pixels), -1)[:, 0].astype(np.float64)
     steps = np.diff(times, append=np.nan)[inner]
@@ -196,25 +198,25 @@ def check_times(store: Store, seen: Survey) -> Found:
     backwards = steps <= 0
     if backwards.any():
         sentence = f"time does not move forward after {int(backwards.sum())} rows"
-        found.append(Finding("error", "times", sentence, numbers(owners[backwards])))
+        findings.append(Finding("error", "times", sentence, numbers(owners[backwards])))
     period = float(np.median(steps))
     if period <= 0:
-        return found, {}
+        return findings, {}
     late = steps > LATE * period
     missing = int((np.round(steps[late] / period) - 1).sum())
     if late.any():
         sentence = (
             f"{missing} frames were dropped in {int(late.sum())} gaps (a frame comes every {period:.3g} s)"
         )
-        found.append(Finding("warning", "times", sentence, numbers(owners[late])))
+        findings.append(Finding("warning", "times", sentence, numbers(owners[late])))
     rate = store.meta.get("frame_rate")
     if rate and abs(period * rate - 1) > RATE_OFF:
         sentence = f"the time stamps give {1 / period:.3g} frames per second, but meta.json says {rate:.3g}"
-        found.append(Finding("warning", "times", sentence))
-    return found, {"frame_rate_seen": round(1 / period, 4), "frames_dropped": missing}
+        findings.append(Finding("warning", "times", sentence))
+    return findings, {"frame_rate_seen": round(1 / period, 4), "frames_dropped": missing}
 
 
-def check_duplicates(store: Store, seen: Survey) -> Found:
+def check_duplicates(store: Store, seen: Survey) -> Checked:
     """Episodes that show the same frames as one before them."""
     groups: dict[bytes, list[int]] = {}
     for episode, mark in enumerate(seen.prints):
@@ -230,16 +232,16 @@ def check_duplicates(store: Store, seen: Survey) -> Found:
     }
 
 
-def _matches(action: Array, told: Array, turn: bool) -> tuple[list[int], Array]:
-    """Dimensions of `action` that equal some dimension of `told` in nearly all rows, and in which rows.
+def _matches(action: Array, outcome: Array, turn: bool) -> tuple[list[int], Array]:
+    """Dimensions of `action` that equal some dimension of `outcome` in nearly all rows, and in which rows.
 
     `turn` lets values differ by whole turns, as angles do.
     """
     dims, agree = [], np.ones(len(action), bool)
-    told = told[:, np.isfinite(told).all(axis=0)]
-    useful = told.std(axis=0) > 0
+    outcome = outcome[:, np.isfinite(outcome).all(axis=0)]
+    useful = outcome.std(axis=0) > 0
     for dim in np.flatnonzero(np.isfinite(action).all(axis=0)):
-        gap = told[:, useful] - action[:, dim : dim + 1]  # (rows, dims of told)
+        gap = outcome[:, useful] - action[:, dim : dim + 1]  # (rows, dims of outcome)
         if turn:
             gap = (gap + np.pi) % (2 * np.pi) - np.pi
         equal = np.abs(gap) <= SAME * action[:, dim].std()
@@ -249,21 +251,21 @@ def _matches(action: Array, told: Array, turn: bool) -> tuple[list[int], Array]:
     return dims, agree
 
 
-def check_relabelled(store: Store, seen: Survey) -> Found:
+def check_relabelled(store: Store, seen: Survey) -> Checked:
     """Actions that are the next state, or its difference to this one: what happened, not what was asked."""
     inner = np.flatnonzero(_inner(store))
     if len(inner) < 4:
         return [], {}
     rows = inner[np.linspace(0, len(inner) - 1, min(len(inner), MOST_COMPARED)).astype(int)]
     owners, action = _owners(store)[rows], store.action[rows].astype(np.float64)
-    found, total = [], 0
+    findings, total = [], 0
     for name in (n for n in ("state", *store.quantities) if n in store.columns):
         column = store.columns[name].reshape(len(store.pixels), -1)
         if column.shape[1] > WIDEST_STATE:
             continue
         now, then = column[rows].astype(np.float64), column[rows + 1].astype(np.float64)
-        for kind, told in (("the change", then - now), ("the next value", then)):
-            dims, agree = _matches(action, told, turn=kind == "the change")
+        for kind, outcome in (("the change", then - now), ("the next value", then)):
+            dims, agree = _matches(action, outcome, turn=kind == "the change")
             if not dims:
                 continue
             total += len(dims)
@@ -272,11 +274,11 @@ def check_relabelled(store: Store, seen: Survey) -> Found:
                 f"action dimensions {listed} equal {kind} of {name}: they tell what happened, not what was "
                 "commanded, which makes prediction easier than commanded actions would"
             )
-            found.append(Finding("warning", "relabelled", sentence, numbers(owners[agree])))
-    return found, {"relabelled_dimensions": total}
+            findings.append(Finding("warning", "relabelled", sentence, numbers(owners[agree])))
+    return findings, {"relabelled_dimensions": total}
 
 
-CHECKS: tuple[Callable[[Store, Survey], Found], ...] = (
+CHECKS: tuple[Callable[[Store, Survey], Checked], ...] = (
     check_checksums,
     check_lengths,
     check_finite,
@@ -295,8 +297,8 @@ def validate(store: Store, progress: Callable[[int, int], None] = lambda done, t
     findings: list[Finding] = []
     figures: dict[str, Any] = {}
     results = [check(store, seen) for check in CHECKS] + [check_alignment(store)]
-    for found, measured in results:
-        findings += found
+    for more, measured in results:
+        findings += more
         figures |= measured
     return Report(tuple(sorted(findings, key=lambda f: ORDER[f.severity])), figures)
 

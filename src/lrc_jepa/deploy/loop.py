@@ -179,8 +179,8 @@ class Loop:
             waited = self.clock.now() - self._asked[1]
             self.summary.plans += 1
             self.summary.plan_ms.append(1000 * waited)
-            told = {"search_ms": round(1000 * answer.seconds, 3), "cost": answer.cost}
-            self._note("plan", waited_ms=round(1000 * waited, 3), **told)
+            search = {"search_ms": round(1000 * answer.seconds, 3), "cost": answer.cost}
+            self._note("plan", waited_ms=round(1000 * waited, 3), **search)
             self._next, self._asked, self._tries = answer.actions.reshape(-1, self.width), None, 0
 
     def _give_up(self, why: str) -> str:
@@ -279,6 +279,6 @@ class Loop:
         last = None if self._last is None else self._last[-len(self.change) :]
         return hold(single, self.change, last).reshape(commands.shape)
 
-    def _note(self, kind: str, **told: Any) -> None:
+    def _note(self, kind: str, **facts: Any) -> None:
         after = round(self.clock.now() - self._begun, 4)
-        self.log.put({"kind": kind, "episode": self.episode, "after_s": after, **told})
+        self.log.put({"kind": kind, "episode": self.episode, "after_s": after, **facts})

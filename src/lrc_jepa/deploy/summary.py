@@ -75,8 +75,8 @@ class Summary:
     def to_json(self) -> dict[str, Any]:
         """As plain values; latencies as their 99th percentile and the largest."""
         counts = ("periods", "late", "late_unhandled", "actions", "plans", "restarts", "ended")
-        told: dict[str, Any] = {name: getattr(self, name) for name in counts}
+        figures: dict[str, Any] = {name: getattr(self, name) for name in counts}
         for name, values in (("", self.sent_ms), ("plan_", self.plan_ms)):
-            told[f"{name}p99_ms"] = float(np.percentile(values, 99)) if values else None
-            told[f"{name}max_ms"] = max(values) if values else None
-        return {**told, "why": dict(self.why)}
+            figures[f"{name}p99_ms"] = float(np.percentile(values, 99)) if values else None
+            figures[f"{name}max_ms"] = max(values) if values else None
+        return {**figures, "why": dict(self.why)}

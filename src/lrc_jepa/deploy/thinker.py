@@ -36,10 +36,10 @@ class Thinker:
     def answer(self, message: Message) -> Message | None:
         """Do what is asked; what cannot be done is answered with one sentence."""
         try:
-            found = self.known[str(message["do"])](message)
+            answer = self.known[str(message["do"])](message)
         except BadInput as error:
             return {"refused": str(error)}
-        return None if found is None else {"number": message["number"], **found}
+        return None if answer is None else {"number": message["number"], **answer}
 
     def _open(self, message: Message) -> Message:
         if message["threads"]:

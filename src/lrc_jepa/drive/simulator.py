@@ -81,9 +81,9 @@ class Simulator:
         self.link.send({"frame": self.task.render(self.size)[0], "time": time.monotonic()})
 
     def _end(self, message: Message) -> None:
-        told = {"success": self.reached, "steps": self.steps, "starved": self.starved}
+        result = {"success": self.reached, "steps": self.steps, "starved": self.starved}
         self.steps, self.reached = 0, {}
-        self.link.send({"result": {**told, "distance": float(self.task.distance()[0])}})
+        self.link.send({"result": {**result, "distance": float(self.task.distance()[0])}})
 
 
 def main(argv: list[str]) -> None:

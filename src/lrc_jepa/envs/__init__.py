@@ -26,8 +26,8 @@ def get_world(name: str) -> World:
     if name not in WORLDS:
         raise BadInput(f"there is no simulated world {name!r}; there is {', '.join(sorted(WORLDS))}")
     try:
-        found = WORLDS[name]
-        world: World = import_module(found).WORLD if isinstance(found, str) else found
+        entry = WORLDS[name]
+        world: World = import_module(entry).WORLD if isinstance(entry, str) else entry
     except ModuleNotFoundError as error:
         raise lacking(error, f"the world {name}") or BadInput(
             f"the world {name} cannot be loaded ({error})"

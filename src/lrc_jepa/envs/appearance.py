@@ -116,13 +116,13 @@ class Appearance:
 
         stable-worldmodel's recorder uses a triangle filter, an import boxes.
         """
-        made = []
+        smaller = []
         for frame in frames:
             if frame.shape[0] != self.recorded:
                 side = (self.recorded, self.recorded)
                 frame = np.asarray(Image.fromarray(frame).resize(side, Image.Resampling.BILINEAR))
-            made.append(to_square(frame, size))
-        return np.stack(made)
+            smaller.append(to_square(frame, size))
+        return np.stack(smaller)
 
     def dressing(self, factors: Array, size: int, shade: Array | None = None) -> Dressing:
         """What is laid over a whole frame: `shade` (B,h,w,3) where the look varies, or the mosaic."""

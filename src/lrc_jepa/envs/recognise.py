@@ -195,17 +195,17 @@ class WorldFinder:
             get_world(asked)
         episodes = list(self._episodes(source, options))
         candidates = [layout for layout in LAYOUTS if asked in ("", layout.world)]
-        found = [
+        fitting = [
             (layout, names) for layout in candidates if episodes and (names := layout.find(episodes[0][1]))
         ]
-        if not found:
+        if not fitting:
             if asked:
                 raise BadInput(f"no columns have the names and widths of its state ({_wanted(candidates)})")
             return None
         if options.stride > 1:
             raise BadInput(f"a world is stepped by single actions; leave out --stride {options.stride}")
         refusals = []
-        for layout, names in found:
+        for layout, names in fitting:
             try:
                 return self._try(get_world(layout.world), names, source, options, episodes)
             except BadInput as error:
@@ -235,13 +235,18 @@ class WorldFinder:
             + (f"; {left} pieces were not replayed, their actions leave the bounds" if left else "")
         )
         figures = {name: asdict(a) for name, a in agreement.items()}
-        told = {"columns": names, "steps": replay.steps, "pieces": len(replay.starts) - left, "off": figures}
+        recognised = {
+            "columns": names,
+            "steps": replay.steps,
+            "pieces": len(replay.starts) - left,
+            "off": figures,
+        }
         return Simulated(
             world.name,
             world.frame_rate,
             (world.action_low.tolist(), world.action_high.tolist()),
             lambda columns: derived(world, columns, names),
-            {"appearance": asdict(look), "recognised": {**told, "pictures_off": apart}},
+            {"appearance": asdict(look), "recognised": {**recognised, "pictures_off": apart}},
         )
 
     def _episodes(self, source: Source, options: Options) -> Iterator[tuple[int, Mapping[str, Array]]]:

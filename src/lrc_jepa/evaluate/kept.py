@@ -57,14 +57,14 @@ def _readings(metrics: list[Row], records: Sequence[Record], checkpoint: str) ->
     wanted = ("r2_", "episode_", "error_", "distance_rank", "effective_rank", "z_std")
     health = next((row for row in reversed(metrics) if row.get("kind") == "health"), {})
     numbers = {name: value for name, value in health.items() if type(value) in (int, float)}
-    found = {name: value for name, value in numbers.items() if name.startswith(wanted)}
+    readings = {name: value for name, value in numbers.items() if name.startswith(wanted)}
     for row in only(Probe, records):  # later ones replace earlier ones
         if row.checkpoint_hash == checkpoint and row.probe == "ridge" and not row.control:
-            found[f"r_{row.stream}.{row.quantity}"] = row.r
+            readings[f"r_{row.stream}.{row.quantity}"] = row.r
     for altered in only(Intervention, records):
         if altered.checkpoint_hash == checkpoint and altered.psnr_moving is not None:
-            found[f"moving_db.{altered.condition}"] = altered.psnr_moving
-    return {name: round(float(value), 4) for name, value in found.items()}
+            readings[f"moving_db.{altered.condition}"] = altered.psnr_moving
+    return {name: round(float(value), 4) for name, value in readings.items()}
 
 
 def keep(rows: Iterable[Row], metrics: list[Row], store: Store, where: Path, variant: str = "") -> Kept:
@@ -103,13 +103,13 @@ def read_kept(folder: Path) -> list[Kept]:
     """All kept rows under a folder, of each evaluation the newest."""
     if not folder.is_dir():
         raise BadInput(f"there are no kept results at {folder}")
-    found = list[Kept]()
+    kept = list[Kept]()
     for path in sorted(folder.glob("*.jsonl")):
         try:
-            found += only(Kept, map(of_row, read_rows(path, Kept.kind)))
+            kept += only(Kept, map(of_row, read_rows(path, Kept.kind)))
         except ValueError as why:
             raise BadInput(f"{path} holds a row {why}") from None
-    return newest(found)
+    return newest(kept)
 
 
 def newest(kept: Iterable[Kept]) -> list[Kept]:

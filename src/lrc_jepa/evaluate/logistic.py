@@ -43,8 +43,8 @@ def fit_logistic(ranks: Array, successes: Array, trials: Array, near: Logistic |
     else:
         ceiling = np.clip(near.ceiling, 1e-6, 1 - 1e-6)
         starts = [np.array([np.log(ceiling / (1 - ceiling)), np.log(near.slope), np.log2(near.middle)])]
-    found = [minimize(loss, start, method="Nelder-Mead", options={"maxiter": 1000}) for start in starts]
-    return _unpack(min(found, key=lambda result: result.fun).x)
+    fits = [minimize(loss, start, method="Nelder-Mead", options={"maxiter": 1000}) for start in starts]
+    return _unpack(min(fits, key=lambda result: result.fun).x)
 
 
 def logistic_band(

@@ -95,11 +95,11 @@ class Manifest:
 def _lists_pairs(value: dict[str, Any]) -> bool:
     """Whether there is at least one pair, and every list says something of each."""
     kinds = {"episodes": int, "starts": int, "trivial": bool}
-    found: list[Any] = [value.get(name) for name in kinds]
+    lists: list[Any] = [value.get(name) for name in kinds]
     return (
-        all(isinstance(entries, list) and entries for entries in found)
-        and len({len(entries) for entries in found}) == 1
-        and all(type(e) is kind for entries, kind in zip(found, kinds.values(), strict=True) for e in entries)
+        all(isinstance(entries, list) and entries for entries in lists)
+        and len({len(entries) for entries in lists}) == 1
+        and all(type(e) is kind for entries, kind in zip(lists, kinds.values(), strict=True) for e in entries)
     )
 
 
@@ -130,9 +130,9 @@ def draw_manifest(store: Store, split: Split, clip: ClipConfig, plan: PlanConfig
             f"dataset {store.path} has no states to start its world from; lrc recover needs no simulator"
         )
     lead = max(LEAD, (plan.history - 1) * clip.frameskip)
-    found = _candidates(store, split, lead, plan.goal_offset)
-    order = np.random.default_rng(plan.seed).permutation(len(found))
-    episodes, starts = found[order, 0], found[order, 1]
+    candidates = _candidates(store, split, lead, plan.goal_offset)
+    order = np.random.default_rng(plan.seed).permutation(len(candidates))
+    episodes, starts = candidates[order, 0], candidates[order, 1]
     trivial = _until(pairs, store, store.ep_offset[episodes] + starts, plan.goal_offset)
     keep = slice(0, len(trivial))
     return Manifest(

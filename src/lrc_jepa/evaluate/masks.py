@@ -54,13 +54,15 @@ def make_masks(
     for own in np.split(rows, np.flatnonzero(np.diff(episode)) + 1):
         for part in np.array_split(own, -(-len(own) // batch)):
             frames = np.asarray(store.pixels[part])
-            found = np.asarray(segmenter(frames))
-            if found.shape != frames.shape[:3] or not 0 <= found.min() <= found.max() < len(KINDS):
+            segmented = np.asarray(segmenter(frames))
+            if segmented.shape != frames.shape[:3] or not 0 <= segmented.min() <= segmented.max() < len(
+                KINDS
+            ):
                 raise BadInput(
-                    f"the segmenter gave labels of shape {found.shape} from {found.min()} to {found.max()} for frames of "
+                    f"the segmenter gave labels of shape {segmented.shape} from {segmented.min()} to {segmented.max()} for frames of "
                     f"shape {frames.shape}; expected {frames.shape[:3]}, 0 to {len(KINDS) - 1}"
                 )
-            labels.append(found.astype(np.uint8))
+            labels.append(segmented.astype(np.uint8))
             progress(len(part))
     buffer = io.BytesIO()
     np.savez_compressed(buffer, rows=rows.astype(np.int64), labels=np.concatenate(labels))
@@ -97,9 +99,9 @@ def mask_quantities(store: Store, rows: Array, labels: Array) -> tuple[Array, di
     grid = np.stack(
         np.meshgrid((np.arange(width) + 0.5) / width, (np.arange(height) + 0.5) / height), axis=-1
     )
-    found = {}
+    quantities = {}
     for kind in present:
         weight = (labels == kind) / np.maximum((labels == kind).sum(axis=(1, 2), keepdims=True), 1)
-        found[f"{KINDS[kind]}_rgb"] = np.einsum("nhw,nhwc->nc", weight, pixels)
-        found[f"{KINDS[kind]}_centroid"] = np.einsum("nhw,hwc->nc", weight, grid)
-    return rows, found
+        quantities[f"{KINDS[kind]}_rgb"] = np.einsum("nhw,nhwc->nc", weight, pixels)
+        quantities[f"{KINDS[kind]}_centroid"] = np.einsum("nhw,hwc->nc", weight, grid)
+    return rows, quantities

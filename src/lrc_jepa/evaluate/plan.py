@@ -102,11 +102,11 @@ def measure(run: Run, config: Config) -> Iterator[list[Record]]:
                 "manifest_hash": manifest.digest(),
                 "planner": dataclasses.asdict(repeated),
             }
-            found = repeat(run, config, repeated, manifest, stamped, bar)
+            rows = repeat(run, config, repeated, manifest, stamped, bar)
             run.out.mkdir(parents=True, exist_ok=True)
             name = f"manifest-{repetition}.json" if repetition else "manifest.json"
             manifest.save(run.out / name)
-            yield found
+            yield rows
     along = imagined(run, {**stamp, "manifest_hash": manifests[0].digest()}, 2 * plan.horizon)
     if along:
         yield along
@@ -146,10 +146,10 @@ def repeat(
     for name, actor in actors.items():
         filmed = sorted({*shown, *explained}) if actor is planner else None
         rollouts = act(actor, store, manifest, config, spec.frameskip, spec.image_size, filmed)
-        found = [Control.of(row) for row in episode_rows(name, rollouts, manifest, stamp, actor)]
+        control = [Control.of(row) for row in episode_rows(name, rollouts, manifest, stamp, actor)]
         if actor is planner:
-            rows += save_films(run.out, planner, rollouts, found, stamp, shown)
+            rows += save_films(run.out, planner, rollouts, control, stamp, shown)
             rows += save_explanations(run.out, planner, rollouts, stamp)
-        rows += found
+        rows += control
         bar.advance()
     return rows

@@ -18,7 +18,7 @@ DIGITS = 5  # significant ones of the figures in an explanation's row
 
 
 def save_films(
-    out: Path, planner: Watched, rollouts: Rollouts, found: list[Control], stamp: Row, pairs: list[int]
+    out: Path, planner: Watched, rollouts: Rollouts, control: list[Control], stamp: Row, pairs: list[int]
 ) -> list[Film]:
     """A GIF and a strip for each of these filmed pairs."""
     rows = list[Film]()
@@ -38,7 +38,7 @@ def save_films(
         film(path, panels)
         goal = np.repeat(rollouts.goals[pair][None], 1, axis=0)
         strip(path.with_suffix(".png"), [np.concatenate([row, goal]) for row in every_block])
-        row = found[pair]
+        row = control[pair]
         rows.append(
             Film.of(
                 stamp,
@@ -62,10 +62,10 @@ def _short(values: NDArray[Any]) -> Any:
 
 def save_explanations(out: Path, planner: Watched, rollouts: Rollouts, stamp: Row) -> list[Explain]:
     """A row of plain numbers and, where the model can decode, a strip for each explained pair."""
-    found, rows = planner.explanation, list[Explain]()
-    if found is None:
+    explanation, rows = planner.explanation, list[Explain]()
+    if explanation is None:
         return rows
-    land = found.landscape
+    land = explanation.landscape
     for index, pair in enumerate(planner.explained):
         name = f"explain/pair-{pair:03d}"
         imagined = planner.imagined_frames(pair)
@@ -76,11 +76,11 @@ def save_explanations(out: Path, planner: Watched, rollouts: Rollouts, stamp: Ro
             strip(out / f"{name}.png", [above, below])
         explained = {
             "pair": pair,
-            "evaluations": found.evaluations,
-            "cost": _short(found.cost[index]),
-            "spread": _short(found.spread[index]),
-            "plan_cost": _short(found.plan_cost[index : index + 1])[0],
-            "step_cost": _short(found.step_cost[index]),
+            "evaluations": explanation.evaluations,
+            "cost": _short(explanation.cost[index]),
+            "spread": _short(explanation.spread[index]),
+            "plan_cost": _short(explanation.plan_cost[index : index + 1])[0],
+            "step_cost": _short(explanation.step_cost[index]),
             "offsets": _short(land.offsets),
             "landscape": _short(land.costs[index]),
             "inside": land.inside[index].astype(int).tolist(),

@@ -76,9 +76,9 @@ def measure(run: Run, config: Config) -> Iterator[list[Record]]:
     known, unseen = (probe_features(frame_streams(run.model, run.store, rows)) for rows in (fit, test))
     features = {name: (known[name], unseen[name]) for name in known}
     with progress_bar("probing", len(quantities) * len(features)) as bar:
-        found = probe_table(features, quantities, config.probe.seed, list(config.kinds), bar.advance)
+        table = probe_table(features, quantities, config.probe.seed, list(config.kinds), bar.advance)
     stamp = run.stamp(probe_config=asdict(config.probe), frames=[len(fit), len(test)])
-    yield [Probe.of(stamp, scores) for scores in found]
+    yield [Probe.of(stamp, scores) for scores in table]
 
 
 def _targets(run: Run, config: Config) -> tuple[Any, Any, dict[str, tuple[Any, Any]]]:

@@ -91,13 +91,13 @@ def stored_quantities(store: Store, fit: Array, test: Array) -> dict[str, tuple[
     The looks of an episode, where its factors differ between episodes, are a quantity of all its frames.
     """
     truths = measured(store, test)
-    found = {name: (known, truths[name]) for name, known in measured(store, fit).items()}
+    quantities = {name: (known, truths[name]) for name, known in measured(store, fit).items()}
     looks = store.per_episode.get(LOOKS)
     if looks is not None and looks.ndim == 2 and (varies := np.ptp(looks, axis=0) > 0).any():
         episodes = (store.episode_of(rows) for rows in (fit, test))
         known, truth = (looks[of][:, varies] for of in episodes)
-        found["appearance"] = (known, truth)
-    return found
+        quantities["appearance"] = (known, truth)
+    return quantities
 
 
 def pearson(a: Array, b: Array) -> float:

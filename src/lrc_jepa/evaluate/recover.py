@@ -62,5 +62,5 @@ def measure(run: Run, config: Config) -> Iterator[list[Record]]:
     stamp = run.stamp(recovery=asdict(settings))
     with progress_bar("recovering actions", len(config.sources)) as bar:
         for source in config.sources:
-            yield [Recovery.of(stamp, found) for found in rank_scenes(run.model, scenes, source, settings)]
+            yield [Recovery.of(stamp, ranked) for ranked in rank_scenes(run.model, scenes, source, settings)]
             bar.advance()

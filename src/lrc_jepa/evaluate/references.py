@@ -132,11 +132,11 @@ def encode_rows(model: WorldModel, store: Store, rows: Array, batch: int = 128) 
     """Latents (n,N,D) of single frames; each frame is encoded once."""
     unique, back = np.unique(rows, return_inverse=True)
     device = device_of(model)
-    found = []
+    latents = []
     for part in np.array_split(unique, max(1, len(unique) // batch)):
         frames = channels_first(store.pixels[part])[:, None].to(device)
-        found.append(model.encode(frames)[:, 0].float())
-    return torch.cat(found)[torch.from_numpy(back).to(device)]
+        latents.append(model.encode(frames)[:, 0].float())
+    return torch.cat(latents)[torch.from_numpy(back).to(device)]
 
 
 class Head(nn.Module):

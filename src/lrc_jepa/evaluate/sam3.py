@@ -57,9 +57,9 @@ class Sam3Segmenter:
         labels = np.zeros(frames.shape[:3], np.uint8)
         parts = -(-len(frames) // self.config.batch)
         for part in np.array_split(np.arange(len(frames)), parts):
-            found = self.instances(frames[part], [self.config.gripper, *self.config.objects])
+            instances = self.instances(frames[part], [self.config.gripper, *self.config.objects])
             for index, row in enumerate(part):
-                labels[row] = _paint([prompt[index] for prompt in found], change[row], self.config.motion)
+                labels[row] = _paint([prompt[index] for prompt in instances], change[row], self.config.motion)
         return labels
 
     @torch.inference_mode()
@@ -69,7 +69,7 @@ class Sam3Segmenter:
         pixels = channels_first(frames).to(self.device).float() / 255
         pixels = functional.interpolate(pixels, (side, side), mode="bilinear", antialias=True)
         seen = self.model.get_vision_features(pixel_values=(pixels - 0.5) / 0.5)
-        found = []
+        instances = []
         for prompt in prompts:
             words = self.tokenizer(
                 [prompt] * len(frames),
@@ -79,13 +79,13 @@ class Sam3Segmenter:
                 return_tensors="pt",
             )
             words = {name: value.to(self.device) for name, value in words.items()}
-            told = self.model(
+            answer = self.model(
                 vision_embeds=seen, input_ids=words["input_ids"], attention_mask=words["attention_mask"]
             )
-            scores = told.pred_logits.sigmoid() * told.presence_logits.sigmoid()  # (n,queries)
-            masks = functional.interpolate(told.pred_masks.sigmoid(), frames.shape[1:3], mode="bilinear")
-            found.append([self._kept(*pair) for pair in zip(masks, scores, strict=True)])
-        return found
+            scores = answer.pred_logits.sigmoid() * answer.presence_logits.sigmoid()  # (n,queries)
+            masks = functional.interpolate(answer.pred_masks.sigmoid(), frames.shape[1:3], mode="bilinear")
+            instances.append([self._kept(*pair) for pair in zip(masks, scores, strict=True)])
+        return instances
 
     def _kept(self, masks: Tensor, scores: Tensor) -> tuple[Array, Array]:
         order = scores.argsort(descending=True)
@@ -93,13 +93,13 @@ class Sam3Segmenter:
         return (masks[order] > 0.5).cpu().numpy(), scores[order].float().cpu().numpy()
 
 
-def _paint(found: list[tuple[Array, Array]], change: Array, motion: float) -> Array:
+def _paint(instances: list[tuple[Array, Array]], change: Array, motion: float) -> Array:
     """Instances of the gripper first, then of the other prompts -> one label map (h,w)."""
     labels = np.zeros(change.shape, np.uint8)
-    grips = found[0][0]
+    grips = instances[0][0]
     gripper = grips[0] if len(grips) else np.zeros(change.shape, bool)
     chosen: dict[int, tuple[float, Array]] = {}
-    for masks, scores in found[1:]:
+    for masks, scores in instances[1:]:
         for mask, score in zip(masks, scores, strict=True):
             alone = mask & ~gripper
             if alone.any():

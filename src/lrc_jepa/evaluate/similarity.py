@@ -28,11 +28,11 @@ def psnr_moving(truth: Array, picture: Array) -> Array:
     left out.
     """
     changes = np.ptp(truth, axis=1).max(axis=-1) > MOVING  # (E, h, w)
-    found = []
+    errors = []
     for film, drawn, mask in zip(truth, picture, changes, strict=True):
         if mask.any():
-            found.append(((film - drawn)[:, mask] ** 2).mean(axis=(1, 2)))
-    return _decibels(np.concatenate(found)) if found else np.zeros(0)
+            errors.append(((film - drawn)[:, mask] ** 2).mean(axis=(1, 2)))
+    return _decibels(np.concatenate(errors)) if errors else np.zeros(0)
 
 
 def ssim(truth: Array, picture: Array) -> Array:

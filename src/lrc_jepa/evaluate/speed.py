@@ -149,12 +149,12 @@ def take_turns(runs: list[Run], args: Config, advance: Callable[[], None]) -> li
     ]
     for index in (-1, *range(args.trajectories)):  # the first warms up
         for opened, (episodes, starts), times in zip(runs, drawn, spent, strict=True):
-            for mode, found in times.items():
+            for mode, seconds in times.items():
                 config = replace(args.plan, rollout=mode)
                 at = max(index, 0)
                 solves = plan_trajectory(opened, config, int(episodes[at]), int(starts[at]), at)
                 if index >= 0:
-                    found.append(solves)
+                    seconds.append(solves)
             advance()
     return [_row(opened, args, times) for opened, times in zip(runs, spent, strict=True)]
 

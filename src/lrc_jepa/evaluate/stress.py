@@ -123,9 +123,9 @@ def measure(run: Run, config: Config) -> Iterator[list[Record]]:
     stressed = Reduced(run, config) if config.kind == "pca" else Disturbed(run, config)
     test = Test.begin(run, config, stressed.levels)
     rows = list(test.before)
-    for found in test.measure(stressed):
-        rows += found
-        yield list(found)
+    for part in test.measure(stressed):
+        rows += part
+        yield list(part)
     if config.kind == "pca":
         yield [trend(rows, stressed.levels, test.stamp, config.refits)]
 
@@ -216,17 +216,17 @@ class Test:
             happened = act(
                 planner, self.run.store, self.manifest, config, spec.frameskip, spec.image_size, task=task
             )
-            found = episode_rows(self.stamp["system"], happened, self.manifest, {}, planner)
+            episodes = episode_rows(self.stamp["system"], happened, self.manifest, {}, planner)
             known = {**self.stamp, "level": level, "plan_seed": config.seed}
-            rows += [Stress.of(known, row) for row in found]
+            rows += [Stress.of(known, row) for row in episodes]
         return rows
 
 
 def trend(rows: list[Stress], levels: list[float], stamp: Row, refits: int) -> StressTrend:
     """The logistic trend and its band."""
     counted = [[r for r in rows if r.level == k and not r.trivial] for k in levels]
-    trials = np.array([len(found) for found in counted])
-    successes = np.array([sum(r.success[r.criterion] for r in found) for found in counted])
+    trials = np.array([len(episodes) for episodes in counted])
+    successes = np.array([sum(r.success[r.criterion] for r in episodes) for episodes in counted])
     at = np.geomspace(min(levels), max(levels), 40)
     middle, low, high = logistic_band(np.array(levels, float), successes, trials, at, refits, seed=0)
     curve = {"at": at.tolist(), "rate": middle.tolist(), "low": low.tolist(), "high": high.tolist()}

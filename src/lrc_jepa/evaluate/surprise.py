@@ -21,16 +21,16 @@ def surprise(model: WorldModel, latents: Tensor, actions: Tensor) -> tuple[Array
     """
     spec, count = model.spec, len(latents)
     skip = spec.frameskip
-    found, still = (np.full(count, np.nan) for _ in range(2))
+    errors, still = (np.full(count, np.nan) for _ in range(2))
     known = np.minimum(np.arange(count) // skip, spec.history)
     for k in range(1, spec.history + 1):
         for times in _parts(np.flatnonzero(known == k)):
             rows = times[:, None] + skip * np.arange(-k, 0)  # (B, k)
             blocks = actions[rows[..., None] + np.arange(skip)].flatten(2)  # (B, k, f*a)
             predicted = model.step(latents[rows], blocks)
-            found[times] = model.distance(predicted, latents[times]).cpu().numpy()
+            errors[times] = model.distance(predicted, latents[times]).cpu().numpy()
             still[times] = model.distance(latents[times - skip], latents[times]).cpu().numpy()
-    return found, still
+    return errors, still
 
 
 def _parts(times: Array) -> list[Array]:

@@ -130,11 +130,13 @@ class Trial:
     def held_out_terms(self) -> list[dict[str, float]]:
         """Every term of the objective, unweighted, on new trajectories."""
         generators = self._generators(2)
-        found = []
+        batches = []
         for batch in range(OBJECTIVE_BATCHES):
             inputs = self._draw(generators, self.config.batch)
-            found.append(self.stack.apply(lambda net, *own, at=batch: self.objective(net(*own), at), *inputs))
-        means = {name: torch.stack([terms[name] for terms in found]).mean(dim=0) for name in found[0]}
+            batches.append(
+                self.stack.apply(lambda net, *own, at=batch: self.objective(net(*own), at), *inputs)
+            )
+        means = {name: torch.stack([terms[name] for terms in batches]).mean(dim=0) for name in batches[0]}
         return [{name: float(mean[i]) for name, mean in means.items()} for i in range(len(self.replicas))]
 
     @torch.no_grad()
@@ -163,7 +165,7 @@ class Trial:
         probed: list[str] = [name for name in ("z", "u", "zu") if name in streams]
         residuals = {name: probe(streams[name], truth, self.config.probe_steps) for name in probed}
         terms = self.held_out_terms()
-        found = []
+        measured = []
         for i, (world, pair) in enumerate(zip(self.worlds, pairs, strict=True)):
             arrays = {name: stream[i].double().numpy() for name, stream in streams.items()}
             own = {name: residual[i].double().numpy() for name, residual in residuals.items()}
@@ -172,8 +174,8 @@ class Trial:
             theorem = oracle_terms(world, self.system, 0.0, self.replicas[i].seed)
             figures |= {f"term_{name}": value for name, value in terms[i].items() if name != "total"}
             figures |= {"objective": terms[i]["total"], "objective_theorem": theorem and theorem["total"]}
-            found.append(figures)
-        return found
+            measured.append(figures)
+        return measured
 
 
 def probe(features: Tensor, targets: Tensor, steps: int) -> Tensor:
@@ -259,7 +261,7 @@ def oracle_terms(world: FactorWorld, system: System, degrees: float, seed: int) 
     objective = objective_of(config, system)
     generator = torch.Generator().manual_seed(2000 + seed)
     keep = cos**2 * world.A + sin**2 * torch.eye(config.state)  # Cov(z', z), and Cov(z) = I
-    found = []
+    batches = []
     together = system.clips_of_episode(config)
     for batch in range(OBJECTIVE_BATCHES):
         t = world.sample(config.batch, generator, per_episode=together)
@@ -267,8 +269,8 @@ def oracle_terms(world: FactorWorld, system: System, degrees: float, seed: int) 
         predicted = z[:, :-1] @ keep.T + cos * (t.a @ world.B.T)
         u = ROOM * t.v.unflatten(-1, (config.context_tokens, config.token)) if system.context else None
         out = outputs(z, predicted, t.a, t.x, u, t.x if system.context else None, together)
-        found.append(objective(out, batch))
-    return {name: float(torch.stack([terms[name] for terms in found]).mean()) for name in found[0]}
+        batches.append(objective(out, batch))
+    return {name: float(torch.stack([terms[name] for terms in batches]).mean()) for name in batches[0]}
 
 
 def account(config: TheoryConfig, seed: int, system: str = "lrc") -> list[dict[str, Any]]:

@@ -94,13 +94,13 @@ def graphs(model: Compact, context: int) -> list[Graph]:
     past = torch.zeros(*blocks.shape[:2], spec.width)
     axes = (0, 1) if spec.history > 1 else (0,)
     streams = {"z": z, "u": u} if context else {"z": z}
-    found = [
+    parts = [
         Graph(ENCODER, Encoder(model), {"frames": frames}, (0,), tuple(streams)),
         Graph(PREDICTOR, Step(model), {"past": past, "actions": blocks}, axes, ("next",)),
     ]
     if model.decoder is not None:
-        found.append(Graph(DECODER, Rebuild(model), streams, (0,), ("picture",)))
-    return found
+        parts.append(Graph(DECODER, Rebuild(model), streams, (0,), ("picture",)))
+    return parts
 
 
 def onnx_library() -> Any:

@@ -52,7 +52,7 @@ def compare(run: Run, exported: Exported, pairs: int) -> dict[str, Any]:
         "pairs": pairs,
         "manifest_hash": manifest.digest(),
         "threads": torch.get_num_threads(),
-        **{name: _rate(found) for name, found in met.items()},
+        **{name: _rate(outcomes) for name, outcomes in met.items()},
         "only_torch": paired.only_first,
         "only_exported": paired.only_second,
         "p_value": paired.p_value,
@@ -81,7 +81,7 @@ def _seconds(actors: dict[str, Deciding], frames: Frames, goals: Frames) -> dict
             actor.reset(goals[which])
             actor.act(frames[which])
             taken[name].append(time.perf_counter() - began)
-    return {name: median(found[1:]) for name, found in taken.items()}  # the first one warms up
+    return {name: median(times[1:]) for name, times in taken.items()}  # the first one warms up
 
 
 def with_success(exported: Exported, success: dict[str, Any]) -> None:

@@ -31,22 +31,22 @@ def golden_vectors(model: Compact, deployment: Deployment) -> dict[str, Array]:
     side = spec.image_size
     camera = scenes(rng, 2, side + side // 3, 2 * side + 1)
     frames = scenes(rng, FRAMES, side, side)
-    found: dict[str, Array] = {"camera": camera, "frames": frames}
-    found["seen"] = np.moveaxis(deployment.see(camera, CPU).numpy(), 1, -1)
+    vectors: dict[str, Array] = {"camera": camera, "frames": frames}
+    vectors["seen"] = np.moveaxis(deployment.see(camera, CPU).numpy(), 1, -1)
     answer = Encoder(model)(torch.from_numpy(frames))
     z, u = answer if isinstance(answer, tuple) else (answer, answer.new_zeros(FRAMES, 0, spec.width))
-    found |= {"z": z.numpy(), "u": u.numpy()}
+    vectors |= {"z": z.numpy(), "u": u.numpy()}
     if model.decoder is not None:
-        found["picture"] = Rebuild(model)(z, u).numpy()
+        vectors["picture"] = Rebuild(model)(z, u).numpy()
     plans = torch.from_numpy(
         rng.standard_normal((PROBLEMS, PLANS, BLOCKS + spec.history, spec.action_dim), np.float32)
     )
-    found["plans"] = plans.numpy()
+    vectors["plans"] = plans.numpy()
     for name, length in (("first", 1), ("full", spec.history)):
         seen = scenes(rng, PROBLEMS * length, side, side)
         past = model.encode(channels_first(seen.reshape(PROBLEMS, length, side, side, 3)))
         blocks = torch.from_numpy(rng.standard_normal((PROBLEMS, length - 1, spec.action_dim), np.float32))
         states = torch.stack(list(Rollout(model, past, blocks, "plain").steps(plans)), dim=2)
         imagined = {"past": past[:, :, 0], "blocks": blocks, "imagined": states[..., 0, :]}
-        found |= {f"{name}_{part}": tensor.numpy() for part, tensor in imagined.items()}
-    return found
+        vectors |= {f"{name}_{part}": tensor.numpy() for part, tensor in imagined.items()}
+    return vectors

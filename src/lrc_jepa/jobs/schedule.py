@@ -18,29 +18,29 @@ def run_jobs(
 
     A job that needs one that failed is not begun. What stops this stops the jobs too.
     """
-    found: dict[str, Ended] = {}
+    over: dict[str, Ended] = {}
     try:
         for ended in (
-            _one_by_one(jobs, executor, found) if executor.slots == 1 else _beside(jobs, executor, found)
+            _one_by_one(jobs, executor, over) if executor.slots == 1 else _beside(jobs, executor, over)
         ):
-            found[ended.job.name] = ended
+            over[ended.job.name] = ended
             watch(ended)
     except BaseException:
         executor.stop()
         raise
-    return found
+    return over
 
 
-def _blocked(job: Job, found: dict[str, Ended]) -> Ended | None:
+def _blocked(job: Job, over: dict[str, Ended]) -> Ended | None:
     """The end of a job that cannot be begun because one that it needs failed."""
-    missing = [name for name in job.after if name in found and found[name].failure]
+    missing = [name for name in job.after if name in over and over[name].failure]
     return Ended(job, 0.0, f"it needs {missing[0]}, which failed") if missing else None
 
 
-def _one_by_one(jobs: Sequence[Job], executor: Executor, found: dict[str, Ended]) -> Iterator[Ended]:
+def _one_by_one(jobs: Sequence[Job], executor: Executor, over: dict[str, Ended]) -> Iterator[Ended]:
     """In this thread: a job that trains in this process has to see its signals."""
     for job in _in_order(jobs):
-        yield _blocked(job, found) or executor.run(job)
+        yield _blocked(job, over) or executor.run(job)
 
 
 def _in_order(jobs: Sequence[Job]) -> list[Job]:
@@ -58,7 +58,7 @@ def _needs(job: Job, others: Sequence[Job]) -> bool:
     return any(other.name in job.after for other in others)
 
 
-def _beside(jobs: Sequence[Job], executor: Executor, found: dict[str, Ended]) -> Iterator[Ended]:
+def _beside(jobs: Sequence[Job], executor: Executor, earlier: dict[str, Ended]) -> Iterator[Ended]:
     """Several at a time, a thread each that waits for the end of its job."""
     waiting, running = list(jobs), dict[Future[Ended], Job]()
     with ThreadPoolExecutor(executor.slots) as threads:
@@ -68,7 +68,7 @@ def _beside(jobs: Sequence[Job], executor: Executor, found: dict[str, Ended]) ->
                 ready = [job for job in waiting if not _needs(job, begun)]
                 for job in ready[: executor.slots - len(running)]:
                     waiting.remove(job)
-                    if blocked := _blocked(job, found):
+                    if blocked := _blocked(job, earlier):
                         yield blocked
                     else:
                         running[threads.submit(executor.run, job)] = job

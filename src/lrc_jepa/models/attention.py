@@ -17,13 +17,13 @@ from lrc_jepa.models.vit import VisionTransformer
 def _watched(model: Model) -> dict[str, MultiHeadAttention]:
     """The attentions that read patches of the picture, by the stream that they serve."""
     encoder, context = model.encoder, getattr(model, "context", None)
-    found: dict[str, MultiHeadAttention] = {}
+    attentions: dict[str, MultiHeadAttention] = {}
     if isinstance(encoder, VisionTransformer) and not model.pooled:
         blocks = enumerate(cast("Iterable[EncoderBlock]", encoder.blocks), 1)
-        found |= {f"z {number}": block.attention for number, block in blocks}
+        attentions |= {f"z {number}": block.attention for number, block in blocks}
     if isinstance(encoder, VisionTransformer) and context is not None:
-        found["u"] = context.attention
-    return found
+        attentions["u"] = context.attention
+    return attentions
 
 
 @torch.inference_mode()

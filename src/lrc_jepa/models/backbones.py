@@ -169,8 +169,8 @@ class Frozen(nn.Module):
         return destination
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
-        found = state_dict.get(f"{prefix}fingerprint")
-        if found is None or bytes(found.tolist()).hex() != self.fingerprint:
+        fingerprint = state_dict.get(f"{prefix}fingerprint")
+        if fingerprint is None or bytes(fingerprint.tolist()).hex() != self.fingerprint:
             raise BadInput(f"the weights at {self.name} are not those that this model was trained with")
 
 
@@ -206,13 +206,13 @@ def _hub_folder(source: BackboneName) -> Path:
     logging.set_verbosity_error()  # what goes wrong is said once, below
     for offline in (True, False):
         try:
-            found = snapshot_download(
+            folder = snapshot_download(
                 source.where,
                 revision=source.revision,
                 allow_patterns=["config.json", "*.safetensors"],
                 local_files_only=offline,
             )
-            return Path(found)
+            return Path(folder)
         except Exception as error:  # noqa: BLE001 - the hub's client raises a dozen kinds, its network layer more
             reason = type(error).__name__
     raise BadInput(

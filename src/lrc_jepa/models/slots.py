@@ -33,8 +33,8 @@ def assignment(costs: Tensor) -> Tensor:
     count = costs.shape[-1]
     if count > EXACT:
         assign = need("scipy.optimize", "matching more than a few slots").linear_sum_assignment
-        found = np.stack([assign(c)[1] for c in costs.detach().cpu().numpy()])
-        return torch.from_numpy(found).to(costs.device)
+        columns = np.stack([assign(c)[1] for c in costs.detach().cpu().numpy()])
+        return torch.from_numpy(columns).to(costs.device)
     orders = torch.tensor(list(permutations(range(count))), device=costs.device)  # (P, S)
     rows = torch.arange(count, device=costs.device)
     best = costs[:, rows, orders].sum(dim=-1).argmin(dim=1)  # (B, P, S) -> (B,)
@@ -94,12 +94,12 @@ class SlotAttention(nn.Module):
         seen = self.project(tokens)
         keys, values = self.k(seen), self.v(seen)
         slots = self.start.expand(len(tokens), -1, -1)
-        found = []
+        all_slots = []
         for t in range(tokens.shape[1]):
             for _ in range(self.config.iterations if t else self.config.first_iterations):
                 slots = self._round(slots, keys[:, t], values[:, t])
-            found.append(slots)
-        return F.layer_norm(torch.stack(found, dim=1), slots.shape[-1:])
+            all_slots.append(slots)
+        return F.layer_norm(torch.stack(all_slots, dim=1), slots.shape[-1:])
 
 
 class SlotDecoder(nn.Module):
@@ -169,8 +169,8 @@ class SlotPredictor(nn.Module):
             seen = torch.where(hidden[:, None, :, None], asked, past)
             seen = torch.cat([past[:, :1], seen[:, 1:]], dim=1)
         slots = torch.cat([seen, asked], dim=1) + self.times[: frames + 1]  # (B, k+1, S, D)
-        told = actions[:, :, None] + self.times[:frames]  # (B, k, 1, D)
-        x = torch.cat([slots.flatten(1, 2), told.flatten(1, 2)], dim=1)
+        given = actions[:, :, None] + self.times[:frames]  # (B, k, 1, D)
+        x = torch.cat([slots.flatten(1, 2), given.flatten(1, 2)], dim=1)
         for block in self.blocks:
             x = block(x)
         answer: Tensor = self.out(self.norm(x[:, : (frames + 1) * count]))

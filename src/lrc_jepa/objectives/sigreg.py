@@ -204,8 +204,8 @@ class _OnePass(torch.autograd.Function):
     ) -> tuple[tuple[Tensor, Tensor | None], tuple[int, int | None]]:
         """Many models at once (`torch.vmap`): one after the other, with the same directions for all."""
         wanted = torch.is_grad_enabled() and rows.requires_grad  # inside vmap nothing says that it is
-        found = [_OnePass.apply(part, a, waves, wanted) for part in rows.movedim(dims[0], 0)]
-        values, gradients = zip(*found, strict=True)
+        passes = [_OnePass.apply(part, a, waves, wanted) for part in rows.movedim(dims[0], 0)]
+        values, gradients = zip(*passes, strict=True)
         return (torch.stack(values), torch.stack(gradients) if wanted else None), (0, 0 if wanted else None)
 
 

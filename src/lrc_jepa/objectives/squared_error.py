@@ -20,9 +20,9 @@ class _SquaredError(torch.autograd.Function):
     generate_vmap_rule = True  # many small networks are trained as one by vmap (evaluate/theory)
 
     @staticmethod
-    def forward(made: Tensor, truth: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(rebuilt: Tensor, truth: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
         """Frames (B,T,3,h,w) twice, weights that broadcast to them -> scalar, and w d."""
-        apart = made - truth
+        apart = rebuilt - truth
         weighted = apart if weight is None else apart * weight
         return _products(weighted, apart).sum() / apart.numel(), weighted
 
@@ -35,7 +35,7 @@ class _SquaredError(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
-        """Only what was made has a gradient."""
+        """Only what was rebuilt has a gradient."""
         (weighted,) = ctx.saved_tensors
         return weighted * (2 * gradient / weighted.numel()), None, None
 
@@ -46,9 +46,9 @@ def _products(x: Tensor, y: Tensor) -> Tensor:
     return torch.bmm(rows.unsqueeze(1), columns.unsqueeze(2))
 
 
-def squared_error(made: Tensor, truth: Tensor, weight: Tensor | None = None) -> Tensor:
-    """mean w (made - truth)^2 in float32, w = 1 where it is left out; frames (B,T,3,h,w)."""
-    with torch.autocast(made.device.type, enabled=False):
-        error = _SquaredError.apply(made.float(), truth.float(), weight)  # type: ignore[no-untyped-call]
+def squared_error(rebuilt: Tensor, truth: Tensor, weight: Tensor | None = None) -> Tensor:
+    """mean w (rebuilt - truth)^2 in float32, w = 1 where it is left out; frames (B,T,3,h,w)."""
+    with torch.autocast(rebuilt.device.type, enabled=False):
+        error = _SquaredError.apply(rebuilt.float(), truth.float(), weight)  # type: ignore[no-untyped-call]
     value: Tensor = error[0]
     return value

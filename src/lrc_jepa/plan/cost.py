@@ -84,10 +84,10 @@ class LatentCost:
             limit = self._rows(plans.shape[2], graph=graph, cached=past.carry is not None)
             chunks = torch.split(part, max(1, limit // len(part)), dim=1)
             if graph and len(chunks) > 1:  # keep one chunk's activations at a time, at the price of a pass
-                found = [checkpoint(self._score, rows, past, c, use_reentrant=False) for c in chunks]
+                scores = [checkpoint(self._score, rows, past, c, use_reentrant=False) for c in chunks]
             else:
-                found = [self._score(rows, past, chunk) for chunk in chunks]
-            costs.append(torch.cat(found, dim=1))
+                scores = [self._score(rows, past, chunk) for chunk in chunks]
+            costs.append(torch.cat(scores, dim=1))
         return torch.cat(costs)
 
 

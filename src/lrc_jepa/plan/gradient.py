@@ -64,9 +64,9 @@ def gradient(problem: Problem) -> Plan:
 def polished(refine: Refine, problem: Problem) -> Plan:
     """A sampling planner, then a few gradient steps from its plan and its best elites."""
     config, search = problem.config, Search(problem)
-    found = refine(search)
+    mean = refine(search)
     if search.elites is not None and search.complete:
-        plans = torch.cat([found[:, None], search.elites], dim=1)[:, : config.gradient.starts]
+        plans = torch.cat([mean[:, None], search.elites], dim=1)[:, : config.gradient.starts]
         scale = search.elites.std(dim=1, keepdim=True)
         descend(search, plans, scale, config.iterations + config.gradient.polish)
     return search.answer()

@@ -127,9 +127,9 @@ class Controller:
             start = shift(self._last, self.config.execute)
         alone = [slice(b, b + 1) for b in range(self.goal.problems)]
         groups = alone if self.config.time_budget_ms else [slice(None)]
-        found = [self._search(rows, None if start is None else start[rows]) for rows in groups]
-        self._last = plan = join([plan for plan, _ in found]) if len(found) > 1 else found[0][0]
-        imagined = torch.cat([states for _, states in found])  # (B, H, N, D)
+        solutions = [self._search(rows, None if start is None else start[rows]) for rows in groups]
+        self._last = plan = join([plan for plan, _ in solutions]) if len(solutions) > 1 else solutions[0][0]
+        imagined = torch.cat([states for _, states in solutions])  # (B, H, N, D)
         cost = self.goal.distance(self.model, imagined[:, -1:], slice(None))[:, 0]
         return Solved(plan, imagined, cost)
 
@@ -141,12 +141,12 @@ class Controller:
         late = TooShort(0, 0)
         for _ in range(1 if self._timely else TRIES):
             try:
-                found = self._once(rows, start, self.config)
+                solution = self._once(rows, start, self.config)
             except TooShort as error:
                 late = error
             else:
                 self._timely = True
-                return found
+                return solution
         if not self._timely:
             raise late
         plan, imagined = self._once(rows, start, replace(self.config, iterations=1, time_budget_ms=0.0))

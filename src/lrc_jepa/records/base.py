@@ -42,13 +42,13 @@ class Record:
 
     def row(self) -> Row:
         """As it is written."""
-        found = {
+        fields = {
             f.name: value
             for f in dataclasses.fields(self)
             if f.name != "further" and not ((value := getattr(self, f.name)) is None and f.default is None)
         }
         version = {"metric": self.metric} if self.metric else {}
-        return {**self.further, **found, "kind": self.kind, **version}
+        return {**self.further, **fields, "kind": self.kind, **version}
 
 
 @dataclass(frozen=True, kw_only=True)

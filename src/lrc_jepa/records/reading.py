@@ -29,9 +29,9 @@ def of_row(row: Row) -> Record:
             row = kind.earlier[version](row)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not whole ({error})") from None
-    found = read_fields(kind, row, kind.metric or kind.kind)
+    fields = read_fields(kind, row, kind.metric or kind.kind)
     beyond = {name: value for name, value in row.items() if name not in {*hints_of(kind), "kind", "metric"}}
-    record = kind(**{**found, "further": beyond})
+    record = kind(**{**fields, "further": beyond})
     if why := record.amiss():
         raise ValueError(why)
     return record
@@ -39,15 +39,15 @@ def of_row(row: Row) -> Record:
 
 def read_fields(kind: type[Any], row: Row, what: str) -> Row:
     """The fields of a dataclass that a row holds; ValueError where one is missing or of another type."""
-    hints, found = hints_of(kind), {}
+    hints, fields = hints_of(kind), {}
     for f in dataclasses.fields(kind):
         if f.name in row:
             if not fits(hints[f.name], row[f.name]):
                 raise ValueError(f"with another {f.name} than a row of {what} has")
-            found[f.name] = row[f.name]
+            fields[f.name] = row[f.name]
         elif f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
             raise ValueError(f"without {f.name}")
-    return found
+    return fields
 
 
 def fits(hint: Any, value: Any) -> bool:
@@ -69,13 +69,13 @@ def fits(hint: Any, value: Any) -> bool:
 
 def of_rows(rows: Iterable[Row]) -> tuple[list[Record], list[str]]:
     """The records of rows, and a few words on those that are none: how many, of which kind, and why."""
-    found, misfits = list[Record](), Counter[str]()
+    records, misfits = list[Record](), Counter[str]()
     for row in rows:
         try:
-            found.append(of_row(row))
+            records.append(of_row(row))
         except ValueError as why:
             misfits[f"{row.get('kind')!r} {why}"] += 1
-    return found, [f"{count} rows {why}" for why, count in misfits.items()]
+    return records, [f"{count} rows {why}" for why, count in misfits.items()]
 
 
 def parsed(kind: type[R], rows: Iterable[Row]) -> list[R]:

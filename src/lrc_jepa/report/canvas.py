@@ -103,10 +103,10 @@ class PowersOfTen(LogFormatterSciNotation):
 
     def __call__(self, x: float, pos: int | None = None) -> str:
         """The label of a tick; empty where the figure would be crowded."""
-        found = re.fullmatch(r"\$\\mathdefault\{(?:(.*)\\times)?10\^\{(.*)\}\}\$", super().__call__(x, pos))
-        if found is None:
+        parts = re.fullmatch(r"\$\\mathdefault\{(?:(.*)\\times)?10\^\{(.*)\}\}\$", super().__call__(x, pos))
+        if parts is None:
             return ""
-        times, power = found.groups()
+        times, power = parts.groups()
         return (f"{times}×" if times else "") + "10" + power.translate(self.RAISED)
 
 

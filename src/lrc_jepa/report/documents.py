@@ -78,15 +78,15 @@ def filled(text: str, lines: Sequence[Line], where: str) -> str:
 
 def wanted(lines: Sequence[Line], asked: str, where: str = "results") -> list[Line]:
     """The lines that `field=value,value ...` asks for; refused where there are none."""
-    found = list(lines)
+    left = list(lines)
     for word in asked.split():
         name, _, values = word.partition("=")
         if lines and name not in lines[0]:
             raise BadInput(f"{where}: kept results have no {name!r}; there is {', '.join(lines[0])}")
-        found = [line for line in found if str(line[name]) in values.split(",")]
-    if not found:
+        left = [line for line in left if str(line[name]) in values.split(",")]
+    if not left:
         raise BadInput(f"{where}: there are no kept results with{asked.rstrip() or ' anything in them'}")
-    return found
+    return left
 
 
 def results_figure(lines: Sequence[Line]) -> Drawing:

@@ -97,7 +97,7 @@ def health_curves(metrics: list[Row]) -> dict[str, Drawing]:
     if not rows:
         return {}
     steps = [row["step"] for row in rows]
-    found = {}
+    curves = {}
     with sheet(height=2.6) as drawn:
         axes = drawn.axes[0]
         axes.set_title("physical state read from single frames, linear R² (held out)", loc="left")
@@ -107,7 +107,7 @@ def health_curves(metrics: list[Row]) -> dict[str, Drawing]:
             values = [max(r[key], -0.2) for r in rows]
             drawn.curve(axes, steps, values, f"{stream}: {quantity.replace('_', ' ')}", STREAMS[stream])
         axes.set_xlabel("step")
-        found["health-readouts"] = drawn.finish()
+        curves["health-readouts"] = drawn.finish()
     with sheet(height=2.6) as drawn:
         axes = drawn.axes[0]
         axes.set_title("prediction error by actions given", loc="left")
@@ -115,15 +115,15 @@ def health_curves(metrics: list[Row]) -> dict[str, Drawing]:
         for key, shade in (("true", "#0b5cad"), ("shifted", "#e07a1f"), ("shuffled", "#d1495b")):
             drawn.curve(axes, steps, [r[f"error_{key}_actions"] for r in rows], f"{key} actions", shade)
         axes.set_xlabel("step")
-        found["health-actions"] = drawn.finish()
+        curves["health-actions"] = drawn.finish()
     with sheet(height=2.6) as drawn:
         axes = drawn.axes[0]
         axes.set_title("effective rank of z", loc="left")
         drawn.curve(axes, steps, [r["effective_rank"] for r in rows], "rank", "#0b5cad")
         axes.set_ylim(bottom=0)
         axes.set_xlabel("step")
-        found["health-rank"] = drawn.finish()
-    return found
+        curves["health-rank"] = drawn.finish()
+    return curves
 
 
 def open_loop_curve(rows: list[OpenLoop]) -> Drawing | None:
@@ -350,13 +350,13 @@ def seed_curves(
         axes.set_title(title, loc="left")
         for index, name in enumerate(present):
             shade, sign = shades[index % len(shades)], "os^Dv"[index % 5]
-            found = [[row.figures[name] for row in groups[v] if name in row.figures] for v in values]
-            places = [place for place, seen in enumerate(found) if seen]
+            seeds = [[row.figures[name] for row in groups[v] if name in row.figures] for v in values]
+            places = [place for place, seen in enumerate(seeds) if seen]
             for place in places:
                 axes.plot(
-                    [place] * len(found[place]), found[place], sign, color=shade, ms=4, alpha=0.4, mew=0
+                    [place] * len(seeds[place]), seeds[place], sign, color=shade, ms=4, alpha=0.4, mew=0
                 )
-            means = [fmean(found[place]) for place in places]
+            means = [fmean(seeds[place]) for place in places]
             drawn.curve(axes, places, means, name, shade, mark=sign)
         axes.set_xticks(range(len(values)), values)
         axes.set_xlabel(axis)

@@ -27,18 +27,18 @@ ALL = "all"  # folder of the tables and figures over all runs
 
 def sections(sources: Sequence[RunRows]) -> list[Section]:
     """Every section there are rows for, in the order of the experiments."""
-    found = []
+    shown = []
     for name, experiment in EXPERIMENTS.items():
         show = getattr(experiment.showing, "section", None)
         try:
-            made = show(sources) if show else None
+            section = show(sources) if show else None
         except KeyError as error:
             raise BadInput(
                 f"rows for the section {name} have no {error}: another version wrote them; run that again"
             ) from None
-        if made is not None:
-            found.append(made)
-    return found
+        if section is not None:
+            shown.append(section)
+    return shown
 
 
 def _is_run(folder: Path) -> bool:
@@ -71,10 +71,10 @@ def _write_parts(folder: Path, parts: Sequence[Section]) -> None:
 
 def _by_file(named: dict[str, T], *taken: str) -> dict[str, T]:
     """What is to be written under names that are fit for files and differ."""
-    found: dict[str, T] = {}
+    files: dict[str, T] = {}
     for name, value in named.items():
-        found[file_name(name, {*found, *taken})] = value
-    return found
+        files[file_name(name, {*files, *taken})] = value
+    return files
 
 
 def _own_figures(view: RunView) -> Section:

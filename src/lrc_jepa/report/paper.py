@@ -73,13 +73,13 @@ def _lines(
     where: str, world: str, columns: list[tuple[str, str, str]], text: str
 ) -> dict[ProbeKey, tuple[str, Scores]]:
     """Lines of `quantity: mse r, mse r, ...`, a pair per column (system, stream, probe)."""
-    found = {}
+    scores = {}
     for line in text.strip().splitlines():
         quantity, _, cells = line.strip().partition(":")
         for (system, stream, probe), cell in zip(columns, cells.split(","), strict=True):
             mse, r = map(float, cell.split())
-            found[world, system, stream, quantity, probe] = (where, (mse, r))
-    return found
+            scores[world, system, stream, quantity, probe] = (where, (mse, r))
+    return scores
 
 
 _Z = [(system, "z", probe) for system in ("lrc", "lwm") for probe in ("ridge", "mlp")]

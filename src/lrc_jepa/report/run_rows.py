@@ -40,11 +40,11 @@ class RunRows:
 
 def with_lines(sources: Sequence[RunRows]) -> list[RunRows]:
     """The sources, a second and third run of one system with other lines than the first."""
-    styles, found = ("-", "--", "-."), list[RunRows]()
+    styles, styled = ("-", "--", "-."), list[RunRows]()
     for source in sources:
-        count = sum(other.system == source.system for other in found)
-        found.append(replace(source, line=styles[count % len(styles)]))
-    return found
+        count = sum(other.system == source.system for other in styled)
+        styled.append(replace(source, line=styles[count % len(styles)]))
+    return styled
 
 
 def described(run: Path) -> dict[str, Any]:
@@ -63,10 +63,10 @@ def _tails(runs: Sequence[Path]) -> list[str]:
     """The end of each path, as short as it can be without being another's too."""
     whole = [run.resolve().parts for run in runs]
     for length in range(1, max(map(len, whole), default=1) + 1):
-        found = ["/".join(parts[-length:]) for parts in whole]
-        if len(set(found)) == len(found):
+        tails = ["/".join(parts[-length:]) for parts in whole]
+        if len(set(tails)) == len(tails):
             break
-    return [readable(tail) for tail in found]
+    return [readable(tail) for tail in tails]
 
 
 def rows_files(folder: Path) -> list[Path]:
@@ -81,8 +81,8 @@ def read_folder(folder: Path, label: str = "") -> RunRows:
     written = (row for file in rows_files(folder) for row in read_rows(file))
     rows, misfits = of_rows(readable_row(row) for row in written)
     training, torn = read_training(folder)
-    told = [f"{folder} holds {misfit}: not shown" for misfit in (*misfits, *torn)]
-    return RunRows(label or name, name, "", "", folder, rows, training=training, misfits=told)
+    remarks = [f"{folder} holds {misfit}: not shown" for misfit in (*misfits, *torn)]
+    return RunRows(label or name, name, "", "", folder, rows, training=training, misfits=remarks)
 
 
 def read_runs(runs: Sequence[Path]) -> list[RunRows]:
@@ -90,8 +90,10 @@ def read_runs(runs: Sequence[Path]) -> list[RunRows]:
     if not runs:
         return []
     configs, tails = [described(run)["config"] for run in runs], _tails(runs)
-    found = [read_folder(run) for run in runs]
-    looks = [next((r.appearance for r in reversed(one.rows) if isinstance(r, Measured)), "") for one in found]
+    folders = [read_folder(run) for run in runs]
+    looks = [
+        next((r.appearance for r in reversed(one.rows) if isinstance(r, Measured)), "") for one in folders
+    ]
     ways: list[Callable[[int], str]] = [
         lambda i: configs[i]["system"],
         lambda i: f"{configs[i]['system']}, {configs[i]['world']}",
@@ -102,7 +104,7 @@ def read_runs(runs: Sequence[Path]) -> list[RunRows]:
     every = range(len(runs))
     label = next((way for way in ways if len({way(i) for i in every}) == len(runs)), ways[-1])
     named = [{"system": config["system"], "world": config["world"]} for config in configs]
-    return with_lines([replace(found[i], label=label(i), name=tails[i], **named[i]) for i in every])
+    return with_lines([replace(folders[i], label=label(i), name=tails[i], **named[i]) for i in every])
 
 
 def per_source(
@@ -123,9 +125,9 @@ def origin(label: str, row: Measured) -> str:
     )
 
 
-def origins(found: Sequence[tuple[RunRows, Sequence[Measured]]]) -> list[str]:
+def origins(measured: Sequence[tuple[RunRows, Sequence[Measured]]]) -> list[str]:
     """Where each source's numbers come from."""
-    return [origin(source.label, rows[0]) for source, rows in found]
+    return [origin(source.label, rows[0]) for source, rows in measured]
 
 
 def number(value: float | None, digits: int = 3) -> str:

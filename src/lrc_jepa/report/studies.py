@@ -30,7 +30,7 @@ class Study(Generic[V]):
 
     suffix: str
     """What distinguishes the names of its files."""
-    told: str
+    note: str
     """What distinguishes it from the others on the page; empty of a single one."""
     rows: list[V]
 
@@ -47,15 +47,15 @@ def studies(
     """
     rows = [row for source in sources for row in only(kind, source.rows)]
     groups = grouped(rows, lambda row: json.dumps([row.study, about(row)], sort_keys=True))
-    found = list[Study[V]]()
+    separate = list[Study[V]]()
     for mine in groups.values():
         latest = {tuple(getattr(row, name) for name in (*varied, "seed")): row for row in mine}
-        told = ", ".join(f"{name} {value}" for name, value in mine[0].study.items())
+        settings = ", ".join(f"{name} {value}" for name, value in mine[0].study.items())
         alike = [other for other in groups.values() if about(other[0]) == about(mine[0])]
         place = next(index for index, other in enumerate(alike, 1) if other is mine)
         several = len(alike) > 1
-        found.append(Study(f"-{place}" * several, f" ({told})" * several, list(latest.values())))
-    return found
+        separate.append(Study(f"-{place}" * several, f" ({settings})" * several, list(latest.values())))
+    return separate
 
 
 def means(groups: Mapping[str, Sequence[Variant]], name: str, first: str) -> Table:

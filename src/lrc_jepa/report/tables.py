@@ -42,7 +42,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Told:
+class Conclusion:
     """What a command says when it is done: tables for people, named by their titles; an object for programs."""
 
     tables: list[Table]

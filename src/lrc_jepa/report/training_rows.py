@@ -19,10 +19,10 @@ NEEDED = {
 
 def read_training(run: Path) -> tuple[list[Row], list[str]]:
     """Losses, health and warnings, and a few words on rows that are none."""
-    found = [readable_row(row) for row in read_rows(run / "metrics.jsonl")]
+    written = [readable_row(row) for row in read_rows(run / "metrics.jsonl")]
     names: dict[str, set[str]] = {}
-    kept = [row for row in found if _whole(row, names)]
-    lost = len(found) - len(kept)
+    kept = [row for row in written if _whole(row, names)]
+    lost = len(written) - len(kept)
     return kept, [f"{lost} rows of training that are not whole"] if lost else []
 
 

@@ -56,17 +56,17 @@ def _readouts(health: Row | None) -> list[dict[str, Any]]:
 
 def view_run(source: RunRows) -> RunView:
     """Read what a run left behind."""
-    told, rows, run, metrics = described(source.folder), source.rows, source.folder, source.training
+    description, rows, run, metrics = described(source.folder), source.rows, source.folder, source.training
     health = next((row for row in reversed(metrics) if row["kind"] == "health"), None)
     imagined = choose(rows, OpenLoop)
     curves = {"training": figures.training_curves(metrics), **figures.health_curves(metrics)}
     alone = [getattr(experiment.showing, "of_run", None) for experiment in EXPERIMENTS.values()]
     return RunView(
         name=source.name,
-        title="{system} on {world}, {size}".format(**told["config"]),
+        title="{system} on {world}, {size}".format(**description["config"]),
         label=source.label,
-        config=told["config"],
-        config_hash=told["config_hash"],
+        config=description["config"],
+        config_hash=description["config_hash"],
         stamp=next((row for row in reversed(rows) if isinstance(row, Measured)), None),
         films=[
             {**asdict(row), "film": data_address(run, row.file), "still": data_address(run, row.strip)}

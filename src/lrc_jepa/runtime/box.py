@@ -29,10 +29,10 @@ class Box:
     @classmethod
     def of(cls, deployment: dict[str, Array], steps: int) -> Box:
         """From the lists of one action: low, high, mean, std and, where there is a limit, change."""
-        made = {name: np.asarray(values, np.float32) for name, values in deployment.items()}
-        change = made.pop("change", None)
+        arrays = {name: np.asarray(values, np.float32) for name, values in deployment.items()}
+        change = arrays.pop("change", None)
         return cls(
-            **{name: np.tile(values, steps) for name, values in made.items()}, steps=steps, change=change
+            **{name: np.tile(values, steps) for name, values in arrays.items()}, steps=steps, change=change
         )
 
     def normalize(self, blocks: Array) -> Plans:

@@ -35,21 +35,21 @@ def differences(model: Exported) -> dict[str, float]:
     """How far each answer lies from its golden vector, at most."""
     with np.load(model.folder / GOLDEN) as file:
         vectors = dict(file)
-    found = {
+    apart = {
         name: float(np.abs(answer.astype(np.float64) - vectors[name]).max(initial=0.0))
         for name, answer in replay(model, vectors).items()
     }
-    return {**found, "seen": max(0.0, found["seen"] - GREY)}
+    return {**apart, "seen": max(0.0, apart["seen"] - GREY)}
 
 
 def check(folder: Path | str, *, threads: int = 0) -> dict[str, Any]:
     """Replay the golden vectors of an exported model; an answer that lies too far from one is refused."""
     model = Exported(folder, threads=threads)
-    found, tolerance = differences(model), model.metadata.tolerance
-    worst = max(found, key=lambda name: found[name])
-    if not found[worst] <= tolerance:  # NaN is refused too
+    apart, tolerance = differences(model), model.metadata.tolerance
+    worst = max(apart, key=lambda name: apart[name])
+    if not apart[worst] <= tolerance:  # NaN is refused too
         raise BadInput(
-            f"exported model {folder}: {worst} differs from its golden vector by {found[worst]:.3g}, more than "
+            f"exported model {folder}: {worst} differs from its golden vector by {apart[worst]:.3g}, more than "
             f"{tolerance:.3g}"
         )
     names = sorted([*model.metadata.files, FILE])
@@ -59,7 +59,7 @@ def check(folder: Path | str, *, threads: int = 0) -> dict[str, Any]:
         "precision": model.metadata.precision,
         "files": names,
         "bytes": sum((model.folder / name).stat().st_size for name in names),
-        "max_abs_diff": found[worst],
+        "max_abs_diff": apart[worst],
         "tolerance": tolerance,
-        "vectors": found,
+        "vectors": apart,
     }

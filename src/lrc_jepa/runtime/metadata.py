@@ -65,20 +65,20 @@ class Metadata:
         """What `write` wrote, every file it names as it was."""
         what = f"exported model {folder}"
         value = read_json(folder / FILE, what)
-        if (found := value.pop("format", None)) != FORMAT:
-            raise BadInput(f"{what} has format {found}, not {FORMAT}")
+        if (written := value.pop("format", None)) != FORMAT:
+            raise BadInput(f"{what} has format {written}, not {FORMAT}")
         try:
             shape, plan = Shape(**value["shape"]), from_dict(PlanConfig, value["plan"], f"{what}: plan")
-            made = cls(**{**value, "shape": shape, "plan": plan})
-            made.box()
+            metadata = cls(**{**value, "shape": shape, "plan": plan})
+            metadata.box()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BadInput(f"{what}: {FILE} is not one of an exported model ({error!r})") from None
-        for name, sha in made.files.items():
+        for name, sha in metadata.files.items():
             if not (folder / name).is_file():
                 raise BadInput(f"{what} is damaged: {name} is missing")
             if file_digest(folder / name) != sha:
                 raise BadInput(f"{what} is damaged: {name} is not the file that was exported")
-        return made
+        return metadata
 
     def box(self) -> Box:
         """The limits of an action block."""

@@ -12,7 +12,7 @@ from lrc_jepa.config import PlanConfig
 from lrc_jepa.errors import BadInput
 from lrc_jepa.runtime.box import Plans
 from lrc_jepa.runtime.exported import Exported, Latents
-from lrc_jepa.runtime.search import Found, icem
+from lrc_jepa.runtime.search import Solution, icem
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Policy:
         up from 0 with every episode begun.
         """
         self.model, self.box, self.config = model, model.box, config or model.metadata.plan
-        self.found: Found | None = None
+        self.solution: Solution | None = None
         """The newest plan."""
         self.decided = 0
         """Plans made since `reset`."""
@@ -72,7 +72,7 @@ class Policy:
         self._known = (frames, actions) if frames is not None and actions is not None else None
         if frames is not None and not frames.shape[1]:
             self._known = None
-        self._episode = self.found = None
+        self._episode = self.solution = None
         self._actions = np.zeros((count, 0, self.model.shape.action_dim // self.box.steps), np.float32)
         self._at = self.decided = 0
 
@@ -89,8 +89,8 @@ class Policy:
             self._episode = self._look(frame, self._goal)
         if self._at == self._actions.shape[1]:
             assert self._episode is not None  # plans end where blocks do
-            self.found = self._solve(self._episode)
-            self._actions, self._at = self.box.raw(self.found.actions[:, : self.config.execute]), 0
+            self.solution = self._solve(self._episode)
+            self._actions, self._at = self.box.raw(self.solution.actions[:, : self.config.execute]), 0
             self.decided += 1
         self._at += 1
         action = self._actions[:, self._at - 1]
@@ -130,7 +130,7 @@ class Policy:
         past = np.concatenate([before.reshape(len(state), count, -1), state[:, None]], axis=1)
         return Episode(goal, past, blocks, blocks[:, -1])
 
-    def _solve(self, episode: Episode) -> Found:
+    def _solve(self, episode: Episode) -> Solution:
         """Plan from the present towards the goal."""
         config, shape = self.config, (self.config.horizon, self.model.shape.action_dim)
 
@@ -145,7 +145,9 @@ class Policy:
             far: Array = (away.sum(axis=2) if config.cost == "sum" else away[:, :, -1]) + effort
             return far
 
-        start = self.found.shifted(config.execute) if self.found is not None and config.warm_start else None
+        start = (
+            self.solution.shifted(config.execute) if self.solution is not None and config.warm_start else None
+        )
         if start is None:
             start = np.zeros((len(episode.goal), 1, *shape), np.float32)
         return icem(cost, self.box, config, noise, start, episode.sent)

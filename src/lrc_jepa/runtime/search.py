@@ -22,7 +22,7 @@ Noise = Callable[[int], Plans]
 
 
 @dataclass(frozen=True)
-class Found:
+class Solution:
     """What a search found for each of B problems."""
 
     actions: Plans  # (B, H, A), the best plan scored
@@ -86,7 +86,7 @@ class _Clock:
 
 def icem(
     cost: Cost, box: Box, config: PlanConfig, noise: Noise, start: Plans, sent: Plans | None = None
-) -> Found:
+) -> Solution:
     """Minimise the cost over plans that stay in the box; `plan.icem` tells how, and is the reference.
 
     The search begins around `start[:, 0]` of (B,E,H,A) and tries the others; `sent` (B,A) is the block before.
@@ -117,4 +117,4 @@ def icem(
         std = width + np.float32(improved.momentum) * (std - width)
         kept = elites[:, : round(improved.keep * config.elites)]
         samples = max(samples / improved.decay, min(2 * config.elites, config.samples))
-    return Found(best, elites, np.stack(curve, axis=1), clock.complete)
+    return Solution(best, elites, np.stack(curve, axis=1), clock.complete)

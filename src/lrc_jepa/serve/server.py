@@ -46,7 +46,9 @@ class PolicyServer:
         """`session` makes one for each client."""
         self._session, self._token, self._metadata = session, token, dict(metadata)
         # JSON has no word for infinity, which a bound may be where that was asked for by name.
-        self._told = json.dumps(json.loads(json.dumps(self._metadata), parse_constant=lambda word: None))
+        self._metadata_text = json.dumps(
+            json.loads(json.dumps(self._metadata), parse_constant=lambda word: None)
+        )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
         self._warned: set[str] = set()
         self.clients = self.answered = self.refused = 0
@@ -80,7 +82,7 @@ class PolicyServer:
         if self._token and not hmac.compare_digest(given.encode(), self._token.encode()):
             return connection.respond(HTTPStatus.UNAUTHORIZED, "this policy needs a token\n")
         if request.path == "/metadata":
-            return connection.respond(HTTPStatus.OK, self._told + "\n")
+            return connection.respond(HTTPStatus.OK, self._metadata_text + "\n")
         if self.clients >= CLIENTS:
             return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, f"{CLIENTS} clients are here already\n")
         return None
@@ -110,9 +112,9 @@ class PolicyServer:
         try:
             if isinstance(message, str):
                 raise BadInput("a message is msgpack, not text")
-            found = session.infer(unpack_table(message))
+            answer = session.infer(unpack_table(message))
             self.answered += 1
-            return pack({**found, "server_timing": {"infer_ms": 1000 * (time.perf_counter() - began)}})
+            return pack({**answer, "server_timing": {"infer_ms": 1000 * (time.perf_counter() - began)}})
         except BadInput as error:
             self.refused += 1
             return str(error)

@@ -106,8 +106,8 @@ def _picture(observation: Mapping[str, Any], key: str) -> Frames:
         isinstance(frame, np.ndarray) and frame.dtype == np.uint8 and frame.ndim == 3 and frame.shape[2] == 3
     )
     if not good or not min(frame.shape) > 0 or max(frame.shape) > LARGEST_SIDE:
-        told = f"{frame.dtype} {frame.shape}" if isinstance(frame, np.ndarray) else type(frame).__name__
-        raise BadInput(f"{key[:80]} must be a picture, uint8 (h, w, 3), not {told}")
+        given = f"{frame.dtype} {frame.shape}" if isinstance(frame, np.ndarray) else type(frame).__name__
+        raise BadInput(f"{key[:80]} must be a picture, uint8 (h, w, 3), not {given}")
     return frame
 
 

@@ -47,7 +47,7 @@ class Notes:
 class Thought:
     """A plan, and how it was come by."""
 
-    told: Answer
+    answer: Answer
     states: Tensor  # (H, N, D), imagined
 
 
@@ -150,7 +150,7 @@ class Agent:
             {"costs": numbers(costs.cpu().numpy()), "paths": path}
             for (_, costs), path in zip(notes.turns, paths, strict=True)
         ]
-        told = {
+        answer = {
             "ms": round(1000 * seconds, 1),
             "cost": numbers(solved.plan.best_cost[0].cpu().numpy()),
             "spread": numbers(solved.plan.spread[0].cpu().numpy()),
@@ -162,7 +162,7 @@ class Agent:
             "sees": picture(frame),
             "blocks": len(states),
         }
-        return Thought(told, states)
+        return Thought(answer, states)
 
     def _paths(self, policy: Policy, turns: list[Tensor], here: Tensor, handle: str) -> list[Any]:
         """Where the candidates (S,H,A) of each iteration lead, as polylines of the picture; imagined all at once."""
@@ -187,16 +187,16 @@ class Agent:
         assert self._policy is not None and self._next is not None  # it has thought
         self.task.step(self._next[None])
         self.steps += 1
-        told = self.look()
+        answer = self.look()
         if self._policy.looks:  # a block has ended
-            told["block"] = self._compare(thought)
+            answer["block"] = self._compare(thought)
             self._blocks += 1
             if self._blocks == self.config.execute:
                 self._thought = None
-                return told
+                return answer
         frame = self.task.render(self.sees)[0] if self._policy.looks else None
         self._next = self._policy.act(frame)
-        return told
+        return answer
 
     def _compare(self, thought: Thought) -> Answer:
         """What the model expected of the block that has just ended, beside what it sees now."""

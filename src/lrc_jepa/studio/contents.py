@@ -80,10 +80,10 @@ class Collection:
         """Numbers of the episodes to drop."""
         if not self.marks_file.exists():
             return set()
-        found = read_json_list(self.marks_file, "the list of episodes to drop")
-        if not all(type(number) is int and 0 <= number < self.store.episodes for number in found):
+        episodes = read_json_list(self.marks_file, "the list of episodes to drop")
+        if not all(type(number) is int and 0 <= number < self.store.episodes for number in episodes):
             raise BadInput(f"{self.marks_file} names episodes that this dataset does not have")
-        return set(found)
+        return set(episodes)
 
     def mark(self, episode: int, drop: bool) -> None:
         """Mark an episode, or no longer; written at once."""
@@ -105,7 +105,7 @@ class Contents:
     collections: Sequence[Collection] = ()
     folders: Sequence[Path] = ()
     """Of runs, trained or being trained."""
-    made: TemporaryDirectory[str] | None = None
+    temporary: TemporaryDirectory[str] | None = None
     """Where episodes lie that were made to be looked at."""
 
     @property
@@ -118,8 +118,8 @@ class Contents:
         """End what was begun."""
         for collection in self.collections:
             collection.validation.stop()
-        if self.made is not None:
-            self.made.cleanup()
+        if self.temporary is not None:
+            self.temporary.cleanup()
 
 
 def _is_dataset(path: Path) -> bool:
@@ -153,9 +153,9 @@ def _with_episodes(path: Path, device: str, folder: Path) -> Run:
     if _has_data(run) or world not in WORLDS:
         return run
     say(f"the data of {path} are not here: {EPISODES} new episodes of {world} are made to look at")
-    size, made = run.checkpoint.deployment.spec.image_size, folder / f"{world}-{len([*folder.iterdir()])}"
-    collect(world, made, episodes=EPISODES, size=size)
-    return Run(path, data=made, device=device)
+    size, data = run.checkpoint.deployment.spec.image_size, folder / f"{world}-{len([*folder.iterdir()])}"
+    collect(world, data, episodes=EPISODES, size=size)
+    return Run(path, data=data, device=device)
 
 
 def open_all(paths: Sequence[Path], data: Path | None = None, device: str = "auto") -> Contents:
@@ -164,9 +164,9 @@ def open_all(paths: Sequence[Path], data: Path | None = None, device: str = "aut
     begun = [path for path in paths if _has_begun(path)]
     for path in begun:
         warn(f"{path} has no checkpoint yet: only its training is shown")
-    made = TemporaryDirectory(prefix="lrc-studio-")
+    temporary = TemporaryDirectory(prefix="lrc-studio-")
     runs = [
-        Run(path, data=data, device=device) if data else _with_episodes(path, device, Path(made.name))
+        Run(path, data=data, device=device) if data else _with_episodes(path, device, Path(temporary.name))
         for path in paths
         if path not in begun and not _is_dataset(path)
     ]
@@ -180,4 +180,4 @@ def open_all(paths: Sequence[Path], data: Path | None = None, device: str = "aut
         if _is_dataset(path) and path.resolve() not in collections:
             collections[path.resolve()] = Collection(Store(path))
     folders = [run.folder for run in runs if (run.folder / CONFIG).is_file()]
-    return Contents(models, list(collections.values()), [*dict.fromkeys([*folders, *begun])], made)
+    return Contents(models, list(collections.values()), [*dict.fromkeys([*folders, *begun])], temporary)

@@ -51,8 +51,8 @@ def _small(frames: Frames) -> Frames:
     side = frames.shape[1]
     if side <= THUMB:
         return frames
-    made = [Image.fromarray(f).resize((THUMB, THUMB), Image.Resampling.BOX) for f in frames]
-    return np.stack([np.asarray(one) for one in made])
+    thumbs = [Image.fromarray(f).resize((THUMB, THUMB), Image.Resampling.BOX) for f in frames]
+    return np.stack([np.asarray(one) for one in thumbs])
 
 
 class Episodes(Part):
@@ -103,13 +103,13 @@ class Episodes(Part):
 
     def go_on(self) -> Answers:
         """How far the dataset has been looked over, or what was found."""
-        found = self.shown.validation
-        self._waits = found.running
-        told: Answer = {"tell": "episodes.findings", "done": found.done, "total": found.total}
-        if found.failure:
-            raise BadInput(f"the dataset could not be looked over: {found.failure}")
-        findings = None if found.report is None else [asdict(one) for one in found.report.findings]
-        yield {**told, "findings": findings}
+        validation = self.shown.validation
+        self._waits = validation.running
+        progress: Answer = {"tell": "episodes.findings", "done": validation.done, "total": validation.total}
+        if validation.failure:
+            raise BadInput(f"the dataset could not be looked over: {validation.failure}")
+        findings = None if validation.report is None else [asdict(one) for one in validation.report.findings]
+        yield {**progress, "findings": findings}
 
     def on_thumbs(self, asked: Some) -> Answers:
         """A picture of each of some episodes, from its middle."""
@@ -171,16 +171,16 @@ class Episodes(Part):
         if model is None:
             return
         usual = model.usual_surprise  # worked out once, for the first episode that is shown
-        found, still = model.surprise(episode)
-        worst = int(np.nanargmax(found)) if np.isfinite(found).any() else None
+        errors, still = model.surprise(episode)
+        worst = int(np.nanargmax(errors)) if np.isfinite(errors).any() else None
         yield {
             "tell": "episodes.surprise",
             "episode": episode,
-            "values": numbers(_thin(found)),
+            "values": numbers(_thin(errors)),
             "still": number(float(np.nanmedian(still))) if np.isfinite(still).any() else None,
             "usual": number(usual),
             "worst": worst,
-            "frames": len(found),
+            "frames": len(errors),
         }
 
 

@@ -140,8 +140,8 @@ class Dream:
         return {name: reading(flat)[0] for name, reading in self.model.readings.get("z", {}).items()}
 
     def _point(self, at: int, handle: str) -> Any:
-        found = self.model.points(self.states[at], handle)
-        return None if found is None else numbers(found[0])
+        points = self.model.points(self.states[at], handle)
+        return None if points is None else numbers(points[0])
 
     @torch.inference_mode()
     def truth(self, at: int) -> Answer:

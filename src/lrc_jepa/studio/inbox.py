@@ -42,7 +42,7 @@ class Inbox:
         """The next question, however long it takes; or nothing, if none comes within so many seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while (found := self.take()) is None:
+                while (question := self.take()) is None:
                     await self._filled.wait()
-                return found
+                return question
         return None

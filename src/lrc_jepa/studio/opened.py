@@ -70,9 +70,9 @@ class Directions:
     def of(cls, values: Array) -> Directions:
         """From the tokens (n,...) of a stream."""
         flat = values.reshape(len(values), -1)
-        found = Components.of(flat)
-        vectors = found.directions[:WALKS]
-        spread = ((flat - found.mean) @ vectors.T).std(axis=0)
+        components = Components.of(flat)
+        vectors = components.directions[:WALKS]
+        spread = ((flat - components.mean) @ vectors.T).std(axis=0)
         return cls(vectors, spread, spread**2 / max(float(flat.var(axis=0).sum()), 1e-12))
 
 
@@ -170,8 +170,8 @@ class Opened:
     @cached_property
     def usual_surprise(self) -> float:
         """The median surprise over a few held-out episodes: what one frame's is measured by."""
-        found = [self.surprise(int(e))[0] for e in self.run.split.heldout[:USUAL]]
-        return float(np.nanmedian(np.concatenate(found)))
+        errors = [self.surprise(int(e))[0] for e in self.run.split.heldout[:USUAL]]
+        return float(np.nanmedian(np.concatenate(errors)))
 
     def surprise(self, episode: int) -> tuple[Array, Array]:
         """Prediction error of each frame of an episode, and that of predicting no change."""
@@ -225,5 +225,5 @@ def frame_row(store: Store, episode: int, frame: int) -> int:
 
 def _read(known: Array, values: Array, features: Array, truth: Array) -> Reading:
     readout = Readout.fit(known, values)
-    found = readout(features)
-    return Reading(readout, float(np.linalg.norm(found - truth, axis=1).mean()), r_squared(found, truth))
+    read = readout(features)
+    return Reading(readout, float(np.linalg.norm(read - truth, axis=1).mean()), r_squared(read, truth))

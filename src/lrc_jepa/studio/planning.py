@@ -126,7 +126,7 @@ class Planning(Part):
 
     def _think(self) -> Answers:
         for index, agent in enumerate(self.agents):
-            yield {"tell": "plan.thought", "agent": index, **agent.think().told}
+            yield {"tell": "plan.thought", "agent": index, **agent.think().answer}
 
     # --- what the page asks -----------------------------------------------------------------------
 
@@ -214,7 +214,7 @@ class Planning(Part):
                 continue
             before, thought = agent.current, agent.think()
             if thought is not before:
-                yield {"tell": "plan.thought", "agent": index, "again": True, **thought.told}
+                yield {"tell": "plan.thought", "agent": index, "again": True, **thought.answer}
             yield {"tell": "plan.step", "agent": index, **agent.step()}
         if self._until_reached and all(agent.reached for agent in self.agents):
             self._left = 0

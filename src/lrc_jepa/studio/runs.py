@@ -45,8 +45,8 @@ class Metrics:
 
     def refresh(self) -> bool:
         """Read what was added; whether there was anything."""
-        found = self.path.stat() if self.path.is_file() else None
-        size, file = (found.st_size, found.st_ino) if found else (0, 0)
+        status = self.path.stat() if self.path.is_file() else None
+        size, file = (status.st_size, status.st_ino) if status else (0, 0)
         if file != self._file or size < self._read:  # a run that is resumed or replaced writes its file anew
             self.rows, self._read, self._file = [], 0, file
         if size == self._read:
@@ -87,21 +87,21 @@ class Runs(Part):
         self.folders = folders
         self._metrics: dict[str, Metrics] = {}
         self._chosen: tuple[str, ...] = ()
-        self._told: list[Answer] = []
+        self._listed: list[Answer] = []
 
     def known(self) -> dict[str, Path]:
         """Name -> folder: the opened runs first, then their neighbours. Nothing else can be asked for."""
         beside = (p for folder in self.folders for p in sorted(folder.resolve().parent.iterdir()))
         near = [p for p in beside if (p / CONFIG).is_file()][:MOST]
-        found: dict[str, Path] = {}
+        folders: dict[str, Path] = {}
         for folder in dict.fromkeys([*(f.resolve() for f in self.folders), *near]):
-            name = folder.name if folder.name not in found else str(folder)
-            found[name] = folder
-        return found
+            name = folder.name if folder.name not in folders else str(folder)
+            folders[name] = folder
+        return folders
 
     def on_open(self, asked: Nothing) -> Answers:
         """The list of runs, and the curves of those that are chosen."""
-        self._told = []
+        self._listed = []
         yield from self._list()
         yield from self.on_choose(Choice(self._chosen or tuple(self.known())[: len(self.folders)]))
 
@@ -148,8 +148,8 @@ class Runs(Part):
     def _list(self) -> Answers:
         """The runs, if there is news of them."""
         listed = [self._line(name, folder) for name, folder in self.known().items()]
-        if listed != self._told:
-            self._told = listed
+        if listed != self._listed:
+            self._listed = listed
             yield {"tell": "runs.list", "runs": listed}
 
     @staticmethod
@@ -171,10 +171,10 @@ class Runs(Part):
         }
 
     def _curves(self, name: str) -> Answer:
-        found = self._metrics[name]
-        last = max((row.get("step", 0) for row in found.rows), default=0)
-        warnings = [str(row.get("text", "")) for row in found.rows if row.get("kind") == "warning"]
-        curves = {kind: found.curves(kind) for kind in KINDS}
+        metrics = self._metrics[name]
+        last = max((row.get("step", 0) for row in metrics.rows), default=0)
+        warnings = [str(row.get("text", "")) for row in metrics.rows if row.get("kind") == "warning"]
+        curves = {kind: metrics.curves(kind) for kind in KINDS}
         return {"tell": "runs.curves", "name": name, "step": last, "warnings": warnings[-3:], **curves}
 
 

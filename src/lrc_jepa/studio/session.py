@@ -39,7 +39,7 @@ class Session:
     def answer(self, part: str, word: str, fields: Mapping[str, Any]) -> Answers:
         """Answer one question; what cannot be done is told in a sentence."""
         if part in self.parts:
-            yield from _told(f"{part}.{word}", self.parts[part].answer(word, fields))
+            yield from _or_refused(f"{part}.{word}", self.parts[part].answer(word, fields))
         else:
             yield {"tell": "refused", "ask": f"{part}.{word}", "sentence": f"the studio has no part {part!r}"}
 
@@ -50,10 +50,10 @@ class Session:
 
     def go_on(self, part: Part) -> Answers:
         """The next piece of what a part does by itself."""
-        yield from _told(part.name, part.go_on())
+        yield from _or_refused(part.name, part.go_on())
 
 
-def _told(name: str, answers: Answers) -> Answers:
+def _or_refused(name: str, answers: Answers) -> Answers:
     try:
         yield from answers
     except BadInput as error:

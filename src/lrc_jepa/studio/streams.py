@@ -147,7 +147,7 @@ class Streams(Part):
     def _shares(self) -> dict[str, Any]:
         """Stream -> the share of its variance along each of its directions; none where nothing can be drawn."""
         return (
-            {name: numbers(found.share) for name, found in self.model.directions.items()}
+            {name: numbers(directions.share) for name, directions in self.model.directions.items()}
             if self.model.decodes
             else {}
         )
@@ -218,7 +218,7 @@ class Streams(Part):
 
 def _features(factors: Factors) -> dict[str, Array]:
     """What read-outs read of factors (1,T,...)."""
-    found = {"z": factors.z[0].flatten(1).cpu().numpy()}
+    streams = {"z": factors.z[0].flatten(1).cpu().numpy()}
     if factors.u.shape[2]:
-        found["u"] = factors.u[0].cpu().numpy()
-    return probe_features(found)
+        streams["u"] = factors.u[0].cpu().numpy()
+    return probe_features(streams)

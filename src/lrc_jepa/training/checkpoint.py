@@ -100,12 +100,12 @@ def verify(path: Path) -> dict[str, str]:
             raise BadInput(f"checkpoint {path} is damaged: its manifest does not name {name}")
     for name, expected in manifest.items():
         try:
-            found = file_digest(path / name)
+            sha = file_digest(path / name)
         except FileNotFoundError:
             raise BadInput(f"checkpoint {path} is damaged: {name} is missing") from None
         except OSError as error:
             raise BadInput(f"checkpoint {path}: {name} cannot be read ({error.strerror})") from None
-        if found != expected:
+        if sha != expected:
             raise BadInput(f"checkpoint {path} is damaged: {name} does not match its manifest")
     return manifest
 
@@ -146,11 +146,11 @@ def load_checkpoint(path: Path) -> Checkpoint:
 def _deployment(described: dict[str, Any], path: Path) -> Deployment:
     """What the model must be used with; format 1 has it beside the rest."""
     if described["format"] == 1:
-        found = {name: value for name, value in described.items() if name in Deployment.__dataclass_fields__}
+        fields = {name: value for name, value in described.items() if name in Deployment.__dataclass_fields__}
     else:
-        found = described["deployment"]
+        fields = described["deployment"]
     try:
-        return Deployment.from_json(found)
+        return Deployment.from_json(fields)
     except BadInput as error:
         raise BadInput(f"checkpoint {path}: {error}") from None
 
@@ -177,10 +177,10 @@ def newest_checkpoint(run: Path) -> Path:
     """The newest checkpoint of a run, or the given folder itself if it is a checkpoint."""
     if (run / "model.safetensors").is_file():
         return run
-    found = list_checkpoints(run)
-    if not found:
+    checkpoints = list_checkpoints(run)
+    if not checkpoints:
         raise BadInput(f"there is no checkpoint under {run}")
-    return found[-1]
+    return checkpoints[-1]
 
 
 def prune(run: Path, keep: int) -> None:

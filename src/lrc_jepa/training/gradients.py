@@ -58,12 +58,12 @@ def gradient_figures(model: nn.Module, objective: Objective, clip: Clip, step: i
             loss = weight * TERMS[name].function(out, objective.config, generator)
             if not loss.requires_grad:
                 continue  # a term of given features alone: nothing can follow it
-            found = iter(torch.autograd.grad(loss, [*z, *flat], retain_graph=True, allow_unused=True))
-            if z and (in_z := next(found)) is not None:
+            gradients = iter(torch.autograd.grad(loss, [*z, *flat], retain_graph=True, allow_unused=True))
+            if z and (in_z := next(gradients)) is not None:
                 figures[f"gradient_{name}.z"] = float(in_z.norm())
                 figures[f"still_{name}"] = still_share(in_z)
             for part, weights in parts.items():
-                squares = [g.square().sum() for _ in weights if (g := next(found)) is not None]
+                squares = [g.square().sum() for _ in weights if (g := next(gradients)) is not None]
                 if squares:
                     figures[f"gradient_{name}.{part}"] = float(torch.stack(squares).sum().sqrt())
     return figures

@@ -81,8 +81,8 @@ class HealthCheck:
 
     def _streams(self, model: Model, rows: Array) -> dict[str, Array]:
         """Features of single frames, flat: z, and u where the model has it."""
-        found = frame_streams(model, self.store, rows)
-        return {name: value.reshape(len(value), -1) for name, value in found.items()}
+        streams = frame_streams(model, self.store, rows)
+        return {name: value.reshape(len(value), -1) for name, value in streams.items()}
 
     def readouts(self, model: Model) -> dict[str, float]:
         """Held-out R^2 of every physical quantity, linear in z and in u."""

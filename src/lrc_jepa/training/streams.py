@@ -18,7 +18,7 @@ BATCH = 128
 def frame_streams(model: WorldModel, store: Store, rows: Array) -> dict[str, Array]:
     """z (n,N*D) and, for two-stream models, u (n,Q,D) of the stored frames `rows`."""
     device = device_of(model)
-    found: dict[str, list[Array]] = {}
+    batches: dict[str, list[Array]] = {}
     for part in np.array_split(rows, max(1, -(-len(rows) // BATCH))):
         frames = channels_first(store.pixels[part])[:, None].to(device)
         if isinstance(model, Factored):
@@ -27,8 +27,8 @@ def frame_streams(model: WorldModel, store: Store, rows: Array) -> dict[str, Arr
         else:
             streams = {"z": model.encode(frames)[:, 0].flatten(1)}
         for name, value in streams.items():
-            found.setdefault(name, []).append(value.float().cpu().numpy())
-    return {name: np.concatenate(parts) for name, parts in found.items()}
+            batches.setdefault(name, []).append(value.float().cpu().numpy())
+    return {name: np.concatenate(parts) for name, parts in batches.items()}
 
 
 def probe_features(streams: dict[str, Array]) -> dict[str, Array]:

@@ -129,9 +129,9 @@ def choose_camera(cameras: Iterable[str], camera: str | None, what: str) -> str:
         raise BadInput(f"{what} holds no images")
     listed = ", ".join(names)
     if camera is not None:
-        found = [n for n in names if n == camera] or [n for n in names if re.split(r"[./]", n)[-1] == camera]
-        if len(found) == 1:
-            return found[0]
+        named = [n for n in names if n == camera] or [n for n in names if re.split(r"[./]", n)[-1] == camera]
+        if len(named) == 1:
+            return named[0]
         raise BadInput(f"{what} has no camera {camera!r}; there is {listed}")
     if len(names) == 1:
         return names[0]

@@ -32,8 +32,8 @@ class Joined(Source):
             raise BadInput(f"--camera names {names[0]} twice")
         if any(not np.array_equal(source.lengths, first.lengths) for source in sources):
             raise BadInput(f"the cameras {', '.join(names)} have episodes of different lengths")
-        told = {"camera": " + ".join(names), "cameras": names, "cameras_joined": SIDE_BY_SIDE}
-        self.info: dict[str, Any] = {**first.info, **told}
+        cameras = {"camera": " + ".join(names), "cameras": names, "cameras_joined": SIDE_BY_SIDE}
+        self.info: dict[str, Any] = {**first.info, **cameras}
         self.info["left_out"] = [name for name in first.info.get("left_out", ()) if name not in names]
 
     def frames(self, episode: int) -> Iterator[NDArray[np.uint8]]:

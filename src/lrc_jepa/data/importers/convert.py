@@ -34,15 +34,15 @@ def safe_names(names: list[str], wanted: Mapping[str, str]) -> dict[str, str]:
     `state` and `timestamp` keep their meaning; nothing else may take the name of a reserved column.
     """
     taken = {"pixels", "index", "meta"}
-    made: dict[str, str] = {}
+    safe_of: dict[str, str] = {}
     for name in sorted(names, key=lambda n: (n not in ("action", "state", "timestamp"), n)):
         base = re.sub(r"[^A-Za-z0-9]+", "_", wanted.get(name, name)).strip("_")[:60] or "column"
         safe, number = base, 2
         while safe.lower() in taken:  # some file systems do not tell upper from lower case
             safe, number = f"{base}_{number}", number + 1
         taken.add(safe.lower())
-        made[name] = safe
-    return made
+        safe_of[name] = safe
+    return safe_of
 
 
 def blocked_actions(actions: Array, length: int, stride: int) -> NDArray[np.float32]:
@@ -66,10 +66,10 @@ def tidy(
     columns: Mapping[str, Array], names: Mapping[str, str], length: int, stride: int, exact: str = ""
 ) -> dict[str, Array]:
     """An episode's columns as they go into the store; the one named `exact` keeps its precision."""
-    made: dict[str, Array] = {}
+    tidied: dict[str, Array] = {}
     for name, values in columns.items():
         if name == "action":
-            made["action"] = blocked_actions(values, length, stride)
+            tidied["action"] = blocked_actions(values, length, stride)
             continue
         if len(values) != length:
             raise BadInput(f"column {name[:80]} has {len(values)} rows for {length} frames")
@@ -77,8 +77,8 @@ def tidy(
             values = values.reshape(length, -1)[:, 0].astype(np.float64)
             values = values - values[0]
         with np.errstate(over="ignore", invalid="ignore"):
-            made[names[name]] = values[::stride].astype(values.dtype if name == exact else np.float32)
-    return made
+            tidied[names[name]] = values[::stride].astype(values.dtype if name == exact else np.float32)
+    return tidied
 
 
 def rate_of(times: Array) -> float | None:
@@ -189,25 +189,25 @@ class Conversion:
 
     def _columns(self, episode: int, length: int) -> dict[str, Array]:
         columns = self.source.columns(episode)
-        found = {n: v for n, v in columns.items() if numeric(v) is not None}
-        self.source.leave_out(*(name for name in columns if name not in found))
+        numbers = {n: v for n, v in columns.items() if numeric(v) is not None}
+        self.source.leave_out(*(name for name in columns if name not in numbers))
         if self.known:
-            found = {**self.known.derive(found), **{n: v for n, v in found.items() if n != "state"}}
-        if "action" not in found:
+            numbers = {**self.known.derive(numbers), **{n: v for n, v in numbers.items() if n != "state"}}
+        if "action" not in numbers:
             raise BadInput(f"episode {episode} has no actions")
         if not self.names:
             simulated = self.source.simulated or self.world != IMPORTED
             wanted = {**({} if simulated else {"state": "observation_state"}), **self.source.wanted_names}
-            self.names = safe_names(list(found), wanted)
-            self.options.check_width(math.prod(found["action"].shape[1:]))
-            self.rate = rate_of(found["timestamp"]) if "timestamp" in found else None
-        unknown = sorted(set(found) - set(self.names))
+            self.names = safe_names(list(numbers), wanted)
+            self.options.check_width(math.prod(numbers["action"].shape[1:]))
+            self.rate = rate_of(numbers["timestamp"]) if "timestamp" in numbers else None
+        unknown = sorted(set(numbers) - set(self.names))
         if unknown:
             raise BadInput(f"column {unknown[0][:80]} is not in every episode")
         exact = "state" if self.known else ""
-        made = tidy(found, self.names, length, self.options.stride, exact)
-        self.width = made["action"].shape[1]
-        return made
+        tidied = tidy(numbers, self.names, length, self.options.stride, exact)
+        self.width = tidied["action"].shape[1]
+        return tidied
 
     def _write(self, episode: int, writer: StreamWriter, done: int) -> None:
         length = int(self.source.lengths[episode])

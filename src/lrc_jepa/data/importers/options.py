@@ -58,8 +58,8 @@ class Options(Checked):
 
     def check_width(self, width: int) -> None:
         """Refuse limits for another number of dimensions than an action of the source has."""
-        told = {"bounds": self.bounds[::2], "change": self.change, "action_units": self.action_units}
-        for name, given in told.items():
+        options = {"bounds": self.bounds[::2], "change": self.change, "action_units": self.action_units}
+        for name, given in options.items():
             if len(given) not in (0, 1, width):
                 raise BadInput(f"{name} speaks of {len(given)} action dimensions, the source has {width}")
         if len(self.action_names) not in (0, width):
@@ -71,8 +71,8 @@ class Options(Checked):
         """What `meta.json` says of the names and units of joined actions, `width` numbers in all."""
         single = width // self.stride
         units = list(self.action_units) * (single if len(self.action_units) == 1 else 1)
-        told = {"action_names": list(self.action_names), "action_units": units}
-        return {name: words for name, words in told.items() if words}
+        both = {"action_names": list(self.action_names), "action_units": units}
+        return {name: words for name, words in both.items() if words}
 
     def limits(
         self, bounds: tuple[list[float], list[float]] | None, change: list[float] | None, width: int
@@ -83,11 +83,11 @@ class Options(Checked):
         of the episodes somebody trains on.
         """
         single = width // self.stride
-        found: dict[str, Any] = {}
+        change_limit: dict[str, Any] = {}
         if self.change:
-            found["action_change"] = list(self.change) * (single if len(self.change) == 1 else 1)
+            change_limit["action_change"] = list(self.change) * (single if len(self.change) == 1 else 1)
         elif change is not None and single % len(change) == 0 and min(change) > 0:
-            found["action_change"] = change
+            change_limit["action_change"] = change
         if self.bounds:
             pairs = [self.bounds[::2], self.bounds[1::2]]
             low, high = (list(side) * (single if len(side) == 1 else 1) for side in pairs)
@@ -95,10 +95,10 @@ class Options(Checked):
         elif bounds is not None and len(bounds[0]) == single:
             (low, high), origin = bounds, "declared"
         else:
-            return {"bounds_from": "seen", **found}
+            return {"bounds_from": "seen", **change_limit}
         return {
             "action_low": low * self.stride,
             "action_high": high * self.stride,
             "bounds_from": origin,
-            **found,
+            **change_limit,
         }

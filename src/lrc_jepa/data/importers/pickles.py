@@ -189,21 +189,21 @@ for _opcode in (
 def _resolve(value: Any, known: dict[int, Any]) -> Any:
     """Replace stand-ins by their arrays; something that contains itself is refused."""
     if id(value) in known:
-        found = known[id(value)]
-        if found is known:
+        resolved = known[id(value)]
+        if resolved is known:
             raise pickle.UnpicklingError("it contains itself")
-        return found
+        return resolved
     if isinstance(value, (list, tuple, dict, _Array)):
         known[id(value)] = known  # under way
-        made: Any
+        whole: Any
         if isinstance(value, _Array):
-            made = _resolve(value.value, known)
+            whole = _resolve(value.value, known)
         elif isinstance(value, dict):
-            made = {key: _resolve(item, known) for key, item in value.items()}
+            whole = {key: _resolve(item, known) for key, item in value.items()}
         else:
-            made = type(value)([_resolve(item, known) for item in value])
-        known[id(value)] = made
-        return made
+            whole = type(value)([_resolve(item, known) for item in value])
+        known[id(value)] = whole
+        return whole
     if value is None or isinstance(value, (str, bytes, int, float, np.ndarray, np.generic)):
         return value
     raise pickle.UnpicklingError(f"it holds a {type(value).__name__}")

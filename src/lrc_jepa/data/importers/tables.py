@@ -48,11 +48,11 @@ def read_table(file: Path) -> Table:
         if actions is None:
             raise BadInput(f"{file.name} does not hold one row of numbers for each action")
         return Table({"action": actions})
-    found = {name: numeric(values) for name, values in load_npz(file, file.name).items()}
-    columns = {name: values for name, values in found.items() if values is not None}
+    arrays = {name: numeric(values) for name, values in load_npz(file, file.name).items()}
+    columns = {name: values for name, values in arrays.items() if values is not None}
     if "action" not in columns:
         raise BadInput(f"{file.name} has no array of numbers named action")
-    return Table(columns, tuple(sorted(set(found) - set(columns))))
+    return Table(columns, tuple(sorted(set(arrays) - set(columns))))
 
 
 def read_shared(file: Path, names: list[str]) -> dict[str, Table]:
@@ -62,10 +62,10 @@ def read_shared(file: Path, names: list[str]) -> dict[str, Table]:
             raise BadInput(f"{file.name} cannot tell {len(names)} recordings apart; give each its own")
         return {names[0]: read_table(file)}
     if file.suffix == ".npz":
-        found = {name: numeric(values) for name, values in load_npz(file, file.name).items()}
-        if len(names) == 1 and names[0] not in found:
+        arrays = {name: numeric(values) for name, values in load_npz(file, file.name).items()}
+        if len(names) == 1 and names[0] not in arrays:
             return {names[0]: read_table(file)}
-        return {name: Table({"action": v}) for name, v in found.items() if v is not None}
+        return {name: Table({"action": v}) for name, v in arrays.items() if v is not None}
     tables = _read_csv(file, by_episode=len(names) > 1)
     if len(names) == 1 and len(tables) == 1:
         return {names[0]: next(iter(tables.values()))}

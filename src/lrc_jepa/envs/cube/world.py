@@ -160,12 +160,12 @@ class Cube(BaseTask, name="cube", states=STATE_DIM, actions=5, factors=FACTORS):
 
     def reset_to(self, states: Array, appearance: Array) -> None:
         """Put each scene into `states` (B,46); (B,41) is accepted, see above."""
-        given, made = _checked(states), simulator()
-        self._data += [made.data() for _ in range(len(given) - len(self._data))]
+        given, simulation = _checked(states), simulator()
+        self._data += [simulation.data() for _ in range(len(given) - len(self._data))]
         for data, state in zip(self._data, given, strict=False):
-            made.load(data, state)
+            simulation.load(data, state)
         full = given.shape[1] == STATE_DIM
-        self._state = given if full else np.stack([made.read(d) for d in self._data[: len(given)]])
+        self._state = given if full else np.stack([simulation.read(d) for d in self._data[: len(given)]])
         self.factors = np.asarray(appearance, np.float32).reshape(len(given), -1)
         self.goal = self._state
         self.start = self._state[:, BLOCK][:, :3].copy()
@@ -177,12 +177,12 @@ class Cube(BaseTask, name="cube", states=STATE_DIM, actions=5, factors=FACTORS):
 
     def step(self, actions: Array) -> None:
         """Apply one action (B,5) to each scene."""
-        made = simulator()
+        simulation = simulator()
         held = np.clip(np.asarray(actions, np.float64), -1, 1)
         live = self._data[: len(held)]
         for data, action in zip(live, held, strict=True):
-            made.step(data, action)
-        self._state = np.stack([made.read(data) for data in live])
+            simulation.step(data, action)
+        self._state = np.stack([simulation.read(data) for data in live])
         way = self._state[:, BLOCK][:, :3] - self.start
         self.moved |= (np.hypot(way[:, 0], way[:, 1]) >= CARRIED) | (way[:, 2] >= RAISED)
 
@@ -257,14 +257,16 @@ def place_camera(model: Any, azimuth: float, elevation: float, zoom: float) -> N
 
 def initial(rng: np.random.Generator) -> Array:
     """OGBench's starts: the gripper above the table, pointing down, and the cube on it, both at random."""
-    made = simulator()
-    data = made.data()
-    data.qpos[JOINTS] = made.reach(rng.uniform(*made.env._arm_sampling_bounds), rng.uniform(-np.pi, np.pi))
+    simulation = simulator()
+    data = simulation.data()
+    data.qpos[JOINTS] = simulation.reach(
+        rng.uniform(*simulation.env._arm_sampling_bounds), rng.uniform(-np.pi, np.pi)
+    )
     half = rng.uniform(0, 2 * np.pi) / 2
-    spot = rng.uniform(*made.env._object_sampling_bounds)
+    spot = rng.uniform(*simulation.env._object_sampling_bounds)
     data.qpos[BLOCK] = (*spot, 0.02, np.cos(half), 0, 0, np.sin(half))
-    mujoco.mj_forward(made.model, data)
-    return made.read(data)
+    mujoco.mj_forward(simulation.model, data)
+    return simulation.read(data)
 
 
 WORLD = World(

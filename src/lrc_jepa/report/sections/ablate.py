@@ -33,7 +33,7 @@ def _ablated(study: Study[Ablation]) -> tuple[Table, dict[str, Drawing]]:
         for panel, (keys, title) in panels.items()
         if (figure := figures.seed_curves(groups, keys, title, field, _SHADES)) is not None
     }
-    return means(groups, name, field + study.told), drawn
+    return means(groups, name, field + study.note), drawn
 
 
 def _printed_stop_gradient() -> Table:
@@ -50,17 +50,17 @@ def _printed_stop_gradient() -> Table:
 
 def section(sources: Sequence[RunRows]) -> Section | None:
     """One field varied: the paper's figure 6 and table 3."""
-    found = studies(sources, Ablation, ("value",), lambda row: row.field)
-    if not found:
+    varied = studies(sources, Ablation, ("value",), lambda row: row.field)
+    if not varied:
         return None
     tables, drawn, lines_of = list[Table](), dict[str, Drawing](), list[str]()
-    for study in found:
-        made, panels = _ablated(study)
-        tables.append(made)
+    for study in varied:
+        table, panels = _ablated(study)
+        tables.append(table)
         drawn |= panels
         first = {row.value: row for row in reversed(study.rows)}
         lines_of += [origin(f"{row.field} = {v}", row) for v, row in sorted(first.items())]
-    if any(study.rows[0].field.endswith("stop_gradient") for study in found):
+    if any(study.rows[0].field.endswith("stop_gradient") for study in varied):
         tables.append(_printed_stop_gradient())
     note = (
         "Means over training seeds, with the smallest and largest where there are several. Ridge: the paper's, 1e-3; "

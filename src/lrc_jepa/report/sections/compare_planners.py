@@ -11,7 +11,7 @@ from lrc_jepa.evaluate.choice import choose
 from lrc_jepa.records import PlannerBudget
 from lrc_jepa.report.canvas import Drawing, Sheet, sheet
 from lrc_jepa.report.run_rows import RunRows, number
-from lrc_jepa.report.tables import Section, Table, Told
+from lrc_jepa.report.tables import Conclusion, Section, Table
 from lrc_jepa.rows import Row
 
 # Distinct in hue, in marker, and printed grey in lightness.
@@ -98,7 +98,7 @@ def of_run(source: RunRows) -> Section | None:
     return Section("Planners", note, [_table(lines, "planners")], figure, remarks=shown.remarks("planners"))
 
 
-def told(answer: Row) -> Told:
+def conclusion(answer: Row) -> Conclusion:
     """What `lrc bench plan --runs` says."""
     best, load = answer["equal_success"], answer["load_before"]
     plain, batched = answer["plain_s"], answer["plain_batched_s"]
@@ -114,4 +114,4 @@ def told(answer: Row) -> Told:
     if load > 0.5:
         remarks.append(f"the machine was busy (load {load:.1f}), so take the seconds with care")
     title = f"{answer['pairs']} non-trivial pairs, all planners on the same"
-    return Told([_table(answer["planners"], title)], answer, remarks)
+    return Conclusion([_table(answer["planners"], title)], answer, remarks)

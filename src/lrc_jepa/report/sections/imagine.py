@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from lrc_jepa.records import OpenLoop, Record, Rollout, only
 from lrc_jepa.report.run_rows import number
-from lrc_jepa.report.tables import Table, Told
+from lrc_jepa.report.tables import Conclusion, Table
 
 
-def told(rows: list[Record]) -> Told:
+def conclusion(rows: list[Record]) -> Conclusion:
     """What `lrc imagine` says."""
     names = ("steps_ahead", "error", "error_no_change", "variance")
-    found = [{name: getattr(row, name) for name in names} for row in only(OpenLoop, rows)]
-    lines = [[str(f["steps_ahead"]), *(number(f[name], 4) for name in names[1:])] for f in found]
+    errors = [{name: getattr(row, name) for name in names} for row in only(OpenLoop, rows)]
+    lines = [[str(f["steps_ahead"]), *(number(f[name], 4) for name in names[1:])] for f in errors]
     columns = ["blocks ahead", "squared latent error", "of no change", "variance"]
-    answer = {"openloop": found, "pictures": [row.file for row in only(Rollout, rows)]}
-    return Told([Table("imagined along recorded actions", columns, lines)], answer)
+    answer = {"openloop": errors, "pictures": [row.file for row in only(Rollout, rows)]}
+    return Conclusion([Table("imagined along recorded actions", columns, lines)], answer)

@@ -9,21 +9,21 @@ from lrc_jepa.records import Intervention, Picture, Record, only
 from lrc_jepa.report import figures, paper
 from lrc_jepa.report.canvas import data_address
 from lrc_jepa.report.run_rows import RunRows, number, origins, per_source
-from lrc_jepa.report.tables import Section, Table, Told
+from lrc_jepa.report.tables import Conclusion, Section, Table
 
 
 def section(sources: Sequence[RunRows]) -> Section | None:
     """Shuffled and exchanged streams: the paper's figures 5, 7 and 8."""
-    found, remarks = per_source(sources, Intervention)
-    if not found:
+    measured, remarks = per_source(sources, Intervention)
+    if not measured:
         return None
     lines, psnr, ssim = [], {}, {}
-    for source, rows in found:
+    for source, rows in measured:
         psnr[source.label] = {r.condition: (r.psnr, r.psnr_std) for r in rows}
         ssim[source.label] = {r.condition: (r.ssim, r.ssim_std) for r in rows}
         for row in rows:
             printed = paper.INTERVENTIONS.get(row.condition)
-            told = [number(printed.values[0], 2), number(printed.values[1])] if printed else ["–", "–"]
+            paper_cells = [number(printed.values[0], 2), number(printed.values[1])] if printed else ["–", "–"]
             lines.append(
                 [
                     f"{row.condition}: {source.label}",
@@ -31,7 +31,7 @@ def section(sources: Sequence[RunRows]) -> Section | None:
                     number(row.psnr_moving, 2),
                     f"{row.ssim:.3f} ± {row.ssim_std:.3f}",
                     str(row.frames),
-                    *told,
+                    *paper_cells,
                 ]
             )
     columns = [
@@ -44,8 +44,8 @@ def section(sources: Sequence[RunRows]) -> Section | None:
         "paper, Cube: SSIM",
     ]
     pictures = [
-        (address, f"{source.label}. {row.caption}" if len(found) > 1 else row.caption)
-        for source, _ in found
+        (address, f"{source.label}. {row.caption}" if len(measured) > 1 else row.caption)
+        for source, _ in measured
         for row in newest(source.rows, Picture)
         if (address := data_address(source.folder, row.file))
     ]
@@ -59,7 +59,7 @@ def section(sources: Sequence[RunRows]) -> Section | None:
         "interventions-ssim": figures.intervention_bars(ssim, "SSIM", 1),
     }
     tables = [Table("interventions", columns, lines)]
-    return Section("Interventions", note, tables, drawn, pictures, origins(found), remarks)
+    return Section("Interventions", note, tables, drawn, pictures, origins(measured), remarks)
 
 
 FIGURES = (
@@ -67,13 +67,13 @@ FIGURES = (
 )
 
 
-def told(rows: list[Record]) -> Told:
+def conclusion(rows: list[Record]) -> Conclusion:
     """What `lrc intervene` says."""
-    found = only(Intervention, rows)
-    lines = [[r.condition, number(r.psnr, 2), number(r.psnr_moving, 2), number(r.ssim)] for r in found]
-    title = f"{found[0].frames} held-out frames; pictures are in the folder pictures beside the rows"
+    conditions = only(Intervention, rows)
+    lines = [[r.condition, number(r.psnr, 2), number(r.psnr_moving, 2), number(r.ssim)] for r in conditions]
+    title = f"{conditions[0].frames} held-out frames; pictures are in the folder pictures beside the rows"
     answer = {
-        "interventions": [{name: getattr(r, name) for name in FIGURES} for r in found],
+        "interventions": [{name: getattr(r, name) for name in FIGURES} for r in conditions],
         "pictures": [picture.file for picture in only(Picture, rows)],
     }
-    return Told([Table(title, ["", "PSNR", "where it changes", "SSIM"], lines)], answer)
+    return Conclusion([Table(title, ["", "PSNR", "where it changes", "SSIM"], lines)], answer)

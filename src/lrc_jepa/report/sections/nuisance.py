@@ -38,14 +38,14 @@ def _nuisance_curves(study: Study[Nuisance]) -> dict[str, Drawing]:
 
 def section(sources: Sequence[RunRows]) -> Section | None:
     """Systems against nuisance in their training data."""
-    found = studies(sources, Nuisance, ("system", "factors"))
-    if not found:
+    separate = studies(sources, Nuisance, ("system", "factors"))
+    if not separate:
         return None
     tables, drawn, lines_of = list[Table](), dict[str, Drawing](), list[str]()
-    for study in found:
+    for study in separate:
         study.rows.sort(key=lambda r: (r.system, r.factors))
         groups = grouped(study.rows, lambda r: f"{r.system}, {r.factors} factors")
-        tables.append(means(groups, f"nuisance{study.suffix}", f"trained on{study.told}"))
+        tables.append(means(groups, f"nuisance{study.suffix}", f"trained on{study.note}"))
         drawn |= _nuisance_curves(study)
         lines_of += [origin(label, rows[0]) for label, rows in groups.items()]
     note = "Each system trained on episodes that differ in a number of independent appearance factors; means over seeds."

@@ -12,7 +12,7 @@ from lrc_jepa.report import figures, paper
 from lrc_jepa.report.names import percent
 from lrc_jepa.report.run_rows import RunRows, number, origin
 from lrc_jepa.report.sections import explain
-from lrc_jepa.report.tables import Section, Table, Told
+from lrc_jepa.report.tables import Conclusion, Section, Table
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ def acted(sources: Sequence[RunRows]) -> dict[str, list[Acted]]:
             label = source.label if actor == shown.rows[0].system else actor
             pairs = "+".join(sorted({row.manifest_hash for row in shown.rows}))  # one for each repetition
             groups.setdefault(pairs, []).append(Acted(label, source, shown, summarize(shown.rows)))
-    found = {}
+    ordered = {}
     for shared, group in groups.items():
         systems = [a for a in group if a.is_system]
         others = {a.label: a for a in reversed(group) if not a.is_system}
-        found[shared] = systems + list(reversed(others.values()))
-    return found
+        ordered[shared] = systems + list(reversed(others.values()))
+    return ordered
 
 
 def _table(group: list[Acted], name: str) -> Table:
@@ -80,10 +80,12 @@ def _table(group: list[Acted], name: str) -> Table:
         )
     columns = ["actor", "size", first.criterion, "95% interval", *strict, "pairs", "of each repetition, %"]
     last = ["protocol", "median step", "final distance", "s per plan", "paper"]
-    return _told(Table(name, [*columns, *last], lines), ("of each repetition, %", "protocol", "paper"))
+    return _without_blanks(
+        Table(name, [*columns, *last], lines), ("of each repetition, %", "protocol", "paper")
+    )
 
 
-def _told(table: Table, optional: tuple[str, ...]) -> Table:
+def _without_blanks(table: Table, optional: tuple[str, ...]) -> Table:
     """The table without those of its optional columns that say nothing."""
     keep = [
         index
@@ -103,14 +105,14 @@ def _comparisons(group: list[Acted], name: str) -> list[Table]:
     systems, lines = [a for a in group if a.is_system], []
     for index, first in enumerate(systems):
         for second in systems[index + 1 :]:
-            found = compare(first.rows, second.rows)
-            if found is None:
+            paired = compare(first.rows, second.rows)
+            if paired is None:
                 continue
-            test, change = found.test, found.difference
+            test, change = paired.test, paired.difference
             lines.append(
                 [
                     f"{first.label} against {second.label}",
-                    str(found.pairs),
+                    str(paired.pairs),
                     str(test.only_first),
                     str(test.only_second),
                     "< 0.001" if test.p_value < 0.001 else f"{test.p_value:.3f}",
@@ -156,7 +158,7 @@ def section(sources: Sequence[RunRows]) -> Section | None:
     return Section("Goals reached", NOTE, tables, drawn, origin=origins, remarks=remarks)
 
 
-def told(rows: list[Record]) -> Told:
+def conclusion(rows: list[Record]) -> Conclusion:
     """What `lrc plan` says."""
     control = only(Control, rows)
     names = dict.fromkeys(row.actor for row in control)
@@ -169,7 +171,7 @@ def told(rows: list[Record]) -> Told:
         "repetitions": len({row.repetition for row in control}),
         "actors": {s.actor: asdict(s) for s in summaries},
     }
-    return Told([_reached(summaries), *_of_repetitions(summaries)], answer)
+    return Conclusion([_reached(summaries), *_of_repetitions(summaries)], answer)
 
 
 def _reached(summaries: list[ControlSummary]) -> Table:

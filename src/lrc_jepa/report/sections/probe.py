@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lrc_jepa.records import Probe, Record, only
 from lrc_jepa.report import figures, paper
 from lrc_jepa.report.run_rows import RunRows, origins, per_source
-from lrc_jepa.report.tables import Section, Table, Told
+from lrc_jepa.report.tables import Conclusion, Section, Table
 
 
 def _scores(row: Probe | None) -> str:
@@ -22,26 +22,26 @@ def _printed_probe(
 
 def section(sources: Sequence[RunRows]) -> Section | None:
     """What can be read from z, u and both: the paper's tables 2 and 4 to 8."""
-    found, remarks = per_source(sources, Probe)
-    if not found:
+    measured, remarks = per_source(sources, Probe)
+    if not measured:
         return None
-    kinds = list(dict.fromkeys(r.probe for _, rows in found for r in rows if not r.control))
+    kinds = list(dict.fromkeys(r.probe for _, rows in measured for r in rows if not r.control))
     lines, dots = [], {kind: list[figures.Dot]() for kind in kinds}
-    worlds = {source.world for source, _ in found}
-    for quantity in dict.fromkeys(r.quantity for _, rows in found for r in rows):
-        for source, rows in found:
+    worlds = {source.world for source, _ in measured}
+    for quantity in dict.fromkeys(r.quantity for _, rows in measured for r in rows):
+        for source, rows in measured:
             mine = {(r.stream, r.probe, r.control): r for r in rows if r.quantity == quantity}
             for stream in dict.fromkeys(stream for stream, _, _ in mine):
                 name = f"{source.label}, {stream}"
-                told = [_printed_probe(source, stream, quantity, probe) for probe in ("ridge", "mlp")]
+                printed = [_printed_probe(source, stream, quantity, probe) for probe in ("ridge", "mlp")]
                 shown = quantity.replace("_", " ") + (f" ({source.world})" if len(worlds) > 1 else "")
                 lines.append(
                     [
                         f"{shown}: {name}",
                         *(_scores(mine.get((stream, kind, False))) for kind in kinds),
                         _scores(mine.get((stream, "ridge", True))),
-                        *(f"{t[1][0]:.3f} / {t[1][1]:.3f}" if t else "–" for t in told),
-                        next((t[0] for t in told if t), "–"),
+                        *(f"{t[1][0]:.3f} / {t[1][1]:.3f}" if t else "–" for t in printed),
+                        next((t[0] for t in printed if t), "–"),
                     ]
                 )
                 for kind in kinds:
@@ -51,7 +51,7 @@ def section(sources: Sequence[RunRows]) -> Section | None:
                         dots[kind].append(
                             figures.Dot(line, source.system, stream, row.r, at[1][1] if at else None)
                         )
-    fit, test = found[0][1][0].frames
+    fit, test = measured[0][1][0].frames
     note = (
         f"Normalised MSE / Pearson r of probes fitted on {fit} frames and tested on {test} frames of other episodes. "
         "The control has its targets shuffled: its error should be about 1. The paper's linear probe is the ridge."
@@ -68,12 +68,12 @@ def section(sources: Sequence[RunRows]) -> Section | None:
         f"probes-{kind}": figures.probe_dots(dots[kind], f"read from single frames, {kind}") for kind in kinds
     }
     tables = [Table("probes", columns, lines)]
-    return Section("Probes", note, tables, drawn, origin=origins(found), remarks=remarks)
+    return Section("Probes", note, tables, drawn, origin=origins(measured), remarks=remarks)
 
 
-def told(rows: list[Record]) -> Told:
+def conclusion(rows: list[Record]) -> Conclusion:
     """What `lrc probe` says."""
-    found = only(Probe, rows)
+    probes = only(Probe, rows)
     lines = [
         [
             r.quantity.replace("_", " "),
@@ -82,11 +82,11 @@ def told(rows: list[Record]) -> Told:
             f"{r.mse:.3f}",
             f"{r.r:.3f}",
         ]
-        for r in found
+        for r in probes
     ]
     names = ("quantity", "stream", "probe", "control", "mse", "r")
-    answer = [{name: getattr(r, name) for name in names} for r in found]
-    fit, test = found[0].frames
+    answer = [{name: getattr(r, name) for name in names} for r in probes]
+    fit, test = probes[0].frames
     title = f"{fit} frames fitted, {test} of other episodes tested"
     columns = ["quantity", "stream", "probe", "normalised MSE", "Pearson r"]
-    return Told([Table(title, columns, lines)], {"system": found[0].system, "probes": answer})
+    return Conclusion([Table(title, columns, lines)], {"system": probes[0].system, "probes": answer})

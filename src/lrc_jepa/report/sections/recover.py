@@ -10,7 +10,7 @@ from lrc_jepa.records import Record, Recovery, only
 from lrc_jepa.report import figures, paper
 from lrc_jepa.report.canvas import Drawing
 from lrc_jepa.report.run_rows import RunRows, number, origins, per_source
-from lrc_jepa.report.tables import Section, Table, Told
+from lrc_jepa.report.tables import Conclusion, Section, Table
 
 
 def _recall(part: dict[str, float], k: int, scenes: int) -> str:
@@ -21,22 +21,24 @@ def _recall(part: dict[str, float], k: int, scenes: int) -> str:
 
 def section(sources: Sequence[RunRows]) -> Section | None:
     """Expert-action recovery: the paper's figure 4."""
-    found, remarks = per_source(sources, Recovery)
-    if not found:
+    measured, remarks = per_source(sources, Recovery)
+    if not measured:
         return None
     lines, bars, ranks, chances = [], [], [], {}
-    for source, rows in found:
+    for source, rows in measured:
         horizon, candidates = max(r.horizon for r in rows), rows[0].candidates
         chances[candidates] = horizon
         for kind in dict.fromkeys(r.source for r in rows):
-            told = summarize_recovery(rows, kind, horizon)
-            for name, part in ((source.label, told["model"]), ("copy the last action", told["copy"])):
-                recalls = [_recall(part, k, told["scenes"]) for k in RECALLS]
+            recovery = summarize_recovery(rows, kind, horizon)
+            for name, part in ((source.label, recovery["model"]), ("copy the last action", recovery["copy"])):
+                recalls = [_recall(part, k, recovery["scenes"]) for k in RECALLS]
                 rank = f"{part['rank']:.3f} ± {part['rank_error']:.3f}"
                 data = f"{source.world}, {rows[0].size}"
-                lines.append([f"{name}, {kind} candidates", data, str(told["scenes"]), *recalls, rank])
+                lines.append([f"{name}, {kind} candidates", data, str(recovery["scenes"]), *recalls, rank])
             if kind == "gaussian":
-                bars.append((source.label, source.system, [told["model"][f"recall@{k}"] for k in RECALLS]))
+                bars.append(
+                    (source.label, source.system, [recovery["model"][f"recall@{k}"] for k in RECALLS])
+                )
             means: dict[float, float] = {
                 h: summarize_recovery(rows, kind, h)["model"]["rank"]
                 for h in sorted({r.horizon for r in rows})
@@ -46,7 +48,7 @@ def section(sources: Sequence[RunRows]) -> Section | None:
     for candidates in chances:
         shares = [number(chance(candidates)[f"recall@{k}"]) for k in RECALLS]
         lines.append([f"chance among {candidates}", "", "", *shares, "0.500"])
-    printed = paper.systems_of(paper.RECOVERY, [s.system for s, _ in found])
+    printed = paper.systems_of(paper.RECOVERY, [s.system for s, _ in measured])
     lines += [
         [
             f"paper: {paper.NAMES[p.system]} ({p.where})",
@@ -64,7 +66,7 @@ def section(sources: Sequence[RunRows]) -> Section | None:
     )
     drawn: dict[str, Drawing] = {}
     if bars:
-        beside = {"lrc", "lwm", *(source.system for source, _ in found)}
+        beside = {"lrc", "lwm", *(source.system for source, _ in measured)}
         drawn["recovery-recall"] = figures.recall_bars(bars, [p for p in printed if p.system in beside])
     drawn["recovery"] = figures.lines(
         ranks, "normalised rank; dashed: chance", "action blocks", limits=(0, 0.62), chance=0.5
@@ -75,12 +77,12 @@ def section(sources: Sequence[RunRows]) -> Section | None:
         note,
         [Table("recovery", columns, lines)],
         drawn,
-        origin=origins(found),
+        origin=origins(measured),
         remarks=remarks,
     )
 
 
-def told(rows: list[Record]) -> Told:
+def conclusion(rows: list[Record]) -> Conclusion:
     """What `lrc recover` says."""
     ranked = only(Recovery, rows)
     horizon, candidates = max(r.horizon for r in ranked), ranked[0].candidates
@@ -99,4 +101,4 @@ def told(rows: list[Record]) -> Told:
     columns = ["candidates, model", "recall@1", "recall@5", "recall@10", "rank", "95% interval"]
     title = f"{summaries[0]['scenes']} scenes, {horizon} blocks, {candidates} candidates"
     answer = {"system": ranked[0].system, "chance": known, "recovery": summaries}
-    return Told([Table(title, columns, lines)], answer)
+    return Conclusion([Table(title, columns, lines)], answer)

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from lrc_jepa.records import Speed
 from lrc_jepa.report import figures, paper
 from lrc_jepa.report.run_rows import RunRows, origins, per_source
-from lrc_jepa.report.tables import Section, Table, Told
+from lrc_jepa.report.tables import Conclusion, Section, Table
 
 
 def timed(row: Speed) -> list[str]:
@@ -21,11 +21,11 @@ def timed(row: Speed) -> list[str]:
 
 def section(sources: Sequence[RunRows]) -> Section | None:
     """Parameters and full planning time: the paper's table 1."""
-    found, remarks = per_source(sources, Speed)
-    if not found:
+    measured, remarks = per_source(sources, Speed)
+    if not measured:
         return None
     lines = []
-    for source, rows in found:
+    for source, rows in measured:
         row, count = rows[0], rows[0].parameters
         lines.append(
             [
@@ -37,11 +37,11 @@ def section(sources: Sequence[RunRows]) -> Section | None:
                 row.machine + (f", busy (load {row.load:.0f})" if row.load > 1 else ""),
             ]
         )
-    for p in paper.systems_of(paper.SPEED, [s.system for s, _ in found]):
+    for p in paper.systems_of(paper.SPEED, [s.system for s, _ in measured]):
         parameters, seconds = p.values
         shown = [f"{parameters / 1e6:.1f} M", "–", "–", f"{seconds:.2f}", "–", "–", "50", paper.SPEED_MACHINE]
         lines.append([f"paper: {paper.NAMES[p.system]} ({p.where})", *shown])
-    config = found[0][1][0].planner
+    config = measured[0][1][0].planner
     note = (
         "Seconds to plan one whole trajectory, one at a time: every solve with its encoding of one current and one goal "
         "frame; loading and environment left out. Every system has the plain rollout, some a cached one with the same "
@@ -53,13 +53,13 @@ def section(sources: Sequence[RunRows]) -> Section | None:
     columns += ["solves", "trajectories", "machine"]
     ours = [
         (source.label, source.system, float(rows[0].parameters["encoder"]), plain["seconds"])
-        for source, rows in found
+        for source, rows in measured
         if (plain := rows[0].rollouts.get("plain"))
     ]
     drawn = {"speed": figures.speed_scatter(ours)}
     tables = [Table("speed", columns, lines)]
     title = "Parameters and planning time"
-    return Section(title, note, tables, drawn, origin=origins(found), remarks=remarks)
+    return Section(title, note, tables, drawn, origin=origins(measured), remarks=remarks)
 
 
 NAMES = (
@@ -68,7 +68,7 @@ NAMES = (
 )
 
 
-def side_by_side(runs: Sequence[str], rows: Sequence[Speed]) -> Told:
+def side_by_side(runs: Sequence[str], rows: Sequence[Speed]) -> Conclusion:
     """What `lrc bench plan --systems` says: ours, then what the paper prints."""
     lines = []
     for run, row in zip(runs, rows, strict=True):
@@ -83,11 +83,11 @@ def side_by_side(runs: Sequence[str], rows: Sequence[Speed]) -> Told:
         f"{first.machine}; paper: {paper.SPEED_MACHINE}, rollout not said"
     )
     columns = ["", "encoder", "planning", "total", "s per trajectory, plain", "cached"]
-    found = [
+    systems = [
         {"run": run, **{name: getattr(row, name) for name in NAMES}}
         for run, row in zip(runs, rows, strict=True)
     ]
     remarks = ["compare systems within one column: not every system has a cached rollout"]
     if (load := max(row.load for row in rows)) > 0.5:
         remarks.append(f"the machine was busy (load {load:.1f}), so take the times with care")
-    return Told([Table(title, columns, lines)], {"systems": found}, remarks)
+    return Conclusion([Table(title, columns, lines)], {"systems": systems}, remarks)

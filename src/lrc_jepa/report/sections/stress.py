@@ -10,18 +10,18 @@ from lrc_jepa.evaluate.success import summarize
 from lrc_jepa.records import Record, Stress, StressTrend, only
 from lrc_jepa.report import figures
 from lrc_jepa.report.run_rows import RunRows, origins, per_source
-from lrc_jepa.report.tables import Section, Table, Told
+from lrc_jepa.report.tables import Conclusion, Section, Table
 
 
 def section(sources: Sequence[RunRows]) -> Section | None:
     """Success against rank and against every disturbance: the paper's figure 1."""
-    tables, drawn, told, remarks = [], {}, list[str](), list[str]()
+    tables, drawn, origin, remarks = [], {}, list[str](), list[str]()
     for kind in dict.fromkeys(r.stress for s in sources for r in only(Stress, s.rows)):
-        found, others = per_source(sources, Stress, stress=kind)
+        measured, others = per_source(sources, Stress, stress=kind)
         remarks += [f"{kind}, {remark}" for remark in others]
-        every = sorted({r.level for _, rows in found for r in rows})
+        every = sorted({r.level for _, rows in measured for r in rows})
         lines, series = [], []
-        for source, rows in found:
+        for source, rows in measured:
             at = {r.level for r in rows}
             levels = {lv: summarize(r for r in rows if r.level == lv) for lv in sorted(at)}
             cells = [
@@ -45,7 +45,7 @@ def section(sources: Sequence[RunRows]) -> Section | None:
         columns = [f"{kind}: success, % [95%]", *(f"{lv:g}" for lv in every), "episodes"]
         tables.append(Table(f"stress-{kind}", columns, lines))
         drawn[f"stress-{kind}"] = figures.stress_curves(kind, series)
-        told += [line for line in origins(found) if line.rpartition(";")[0] not in "\n".join(told)]
+        origin += [line for line in origins(measured) if line.rpartition(";")[0] not in "\n".join(origin)]
     if not tables:
         return None
     note = (
@@ -53,10 +53,10 @@ def section(sources: Sequence[RunRows]) -> Section | None:
         "latents are projected on so many principal components of clean ones; the line is a logistic trend, the band "
         "its 95% interval. The paper's figure 1 (TwoRoom, 3 × 50 episodes) prints no numbers."
     )
-    return Section("Stress tests", note, tables, drawn, origin=told, remarks=remarks)
+    return Section("Stress tests", note, tables, drawn, origin=origin, remarks=remarks)
 
 
-def told(rows: list[Record]) -> Told:
+def conclusion(rows: list[Record]) -> Conclusion:
     """What `lrc stress` says."""
     tested = only(Stress, rows)
     summaries = {
@@ -68,4 +68,4 @@ def told(rows: list[Record]) -> Told:
     ]
     kind, levels = tested[0].stress, {f"{level:g}": asdict(s) for level, s in summaries.items()}
     columns = ["level", "success", "95% interval", "episodes"]
-    return Told([Table(f"stress: {kind}", columns, lines)], {"stress": kind, "levels": levels})
+    return Conclusion([Table(f"stress: {kind}", columns, lines)], {"stress": kind, "levels": levels})

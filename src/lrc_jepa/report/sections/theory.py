@@ -104,8 +104,10 @@ def _setting(row: Row) -> str:
 def _line(rows: list[Row]) -> Line:
     values: dict[str, tuple[float, float] | None] = {}
     for column, measure in COLUMNS.items():
-        found = [value for row in rows if (value := measure(row)) is not None]
-        values[column] = (fmean(found), stdev(found) if len(found) > 1 else 0.0) if found else None
+        measured = [value for row in rows if (value := measure(row)) is not None]
+        values[column] = (
+            (fmean(measured), stdev(measured) if len(measured) > 1 else 0.0) if measured else None
+        )
     held: dict[str, tuple[int, int] | None] = {}
     for claim, holds in CLAIMS.items():
         answers = [answer for row in rows if (answer := holds(row)) is not None]
@@ -128,20 +130,20 @@ def summary_lines(rows: list[Row]) -> list[Line]:
 
 def verdicts(lines: list[Line]) -> list[str]:
     """One sentence per system about the base setting."""
-    told = []
+    sentences = []
     for line in lines:
         if line.setting == "base":
             parts = [f"{claim}: {h[0]} of {h[1]}" for claim, h in line.held.items() if h is not None]
-            told.append(f"{line.system} held " + "; ".join(parts))
-    return told
+            sentences.append(f"{line.system} held " + "; ".join(parts))
+    return sentences
 
 
 def _dots(drawn: Sheet, axes: Axes, places: list[int], values: list[list[float]], system: str) -> None:
     """Every seed as a dot and the means as a line."""
     shade, sign = colour(system), mark(system)
-    for place, found in zip(places, values, strict=True):
-        axes.plot([place] * len(found), found, sign, color=shade, ms=4, alpha=0.55, mew=0)
-    drawn.curve(axes, places, [fmean(found) for found in values], system, shade, mark=sign)
+    for place, seeds in zip(places, values, strict=True):
+        axes.plot([place] * len(seeds), seeds, sign, color=shade, ms=4, alpha=0.55, mew=0)
+    drawn.curve(axes, places, [fmean(seeds) for seeds in values], system, shade, mark=sign)
 
 
 PANELS: dict[str, tuple[str, Callable[[Row], float]]] = {
@@ -183,8 +185,8 @@ def sweep_figure(rows: list[Row], sweep: str) -> Drawing | None:
         for panel, (title, (unit, measure)) in zip(drawn.axes, PANELS.items(), strict=True):
             panel.set_title(title, loc="left")
             for system, own in points.items():
-                found = [[measure(row) for row in own[value]] for value in sorted(own)]
-                _dots(drawn, panel, [values.index(value) for value in sorted(own)], found, system)
+                measured = [[measure(row) for row in own[value]] for value in sorted(own)]
+                _dots(drawn, panel, [values.index(value) for value in sorted(own)], measured, system)
             panel.set_xticks(range(len(values)), [f"{value:g}" for value in values])
             panel.set_xlabel(AXES.get(sweep, sweep))
             if unit == "r2":

@@ -48,8 +48,8 @@ def trajectories(root: Path) -> Iterator[Path]:
 def lags(folder: Path) -> bool:
     """Whether the recording's date says that its camera lags by one step."""
     for part in reversed(folder.absolute().parts):
-        if found := DATE.fullmatch(part):
-            return tuple(int(n) for n in found.groups()) < IN_STEP_FROM
+        if date := DATE.fullmatch(part):
+            return tuple(int(n) for n in date.groups()) < IN_STEP_FROM
     return False
 
 
@@ -77,10 +77,10 @@ class BridgeRaw(Source):
         folder = self.folders[episode] / self.camera
         if not folder.is_dir():
             raise BadInput(f"{self._name(episode)} has no {self.camera}")
-        found = [int(m[1]) for entry in os.scandir(folder) if (m := IMAGE.fullmatch(entry.name))]
-        if sorted(found) != list(range(len(found))):
+        frames = [int(m[1]) for entry in os.scandir(folder) if (m := IMAGE.fullmatch(entry.name))]
+        if sorted(frames) != list(range(len(frames))):
             raise BadInput(f"{self._name(episode)} lacks some of its frames im_0.jpg, im_1.jpg, ...")
-        return len(found)
+        return len(frames)
 
     def frames(self, episode: int) -> Iterator[NDArray[np.uint8]]:
         """The JPEGs; the first is left out where the camera lags."""

@@ -53,16 +53,16 @@ def _guarded(store: Any, chunks: Mapping[str, tuple[str, int]], what: str) -> An
 
     class Guard(storage.WrapperStore):  # type: ignore[misc, name-defined]
         async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-            found = await super().get(key, prototype, byte_range)
+            stored = await super().get(key, prototype, byte_range)
             array = next((path for path in chunks if key.startswith(f"{path}/")), None)
-            if found is None or array is None or not CHUNK.fullmatch(key.removeprefix(f"{array}/")):
-                if found is not None and len(found) > MOST_DESCRIBED:
+            if stored is None or array is None or not CHUNK.fullmatch(key.removeprefix(f"{array}/")):
+                if stored is not None and len(stored) > MOST_DESCRIBED:
                     raise BadInput(f"{what}: {key[:80]} is too large")
-                return found
+                return stored
             codec, size = chunks[array]
             if codec:
-                check_chunk(codec, found.to_bytes(), size, f"{what}: {array}")
-            return found
+                check_chunk(codec, stored.to_bytes(), size, f"{what}: {array}")
+            return stored
 
     return Guard(store)
 

@@ -115,10 +115,10 @@ def _held(values: Array, *, moves: bool) -> Array:
 
 def _table_at(stem: Path) -> Path | None:
     """`stem`.csv, `stem`.npz or `stem`.npy, where there is one."""
-    found = [file for suffix in TABLES if (file := stem.with_name(stem.name + suffix)).is_file()]
-    if len(found) > 1:
-        raise BadInput(f"{stem} has several tables: {', '.join(file.name for file in found)}; keep one")
-    return found[0] if found else None
+    tables = [file for suffix in TABLES if (file := stem.with_name(stem.name + suffix)).is_file()]
+    if len(tables) > 1:
+        raise BadInput(f"{stem} has several tables: {', '.join(file.name for file in tables)}; keep one")
+    return tables[0] if tables else None
 
 
 def _files(folder: Path, suffixes: frozenset[str]) -> list[Path]:

@@ -68,15 +68,15 @@ def open_file(path: Path, what: str) -> h5py.File:
 
 def members(group: h5py.Group, what: str) -> dict[str, h5py.Dataset | h5py.Group]:
     """What lies in a group; links that lead elsewhere are refused."""
-    found: dict[str, h5py.Dataset | h5py.Group] = {}
+    inside: dict[str, h5py.Dataset | h5py.Group] = {}
     with reading(what):
         for name in group:
             if not isinstance(group.get(name, getlink=True), h5py.HardLink):
                 raise BadInput(f"{what}: {name[:80]} is a link, which is not followed")
             item = group[name]
             if isinstance(item, (h5py.Dataset, h5py.Group)):
-                found[name] = item
-    return found
+                inside[name] = item
+    return inside
 
 
 def check_dataset(dataset: h5py.Dataset, size: int, what: str) -> h5py.Dataset:
@@ -170,13 +170,13 @@ def row_blocks(dataset: Any, start: int, stop: int, chunk: int) -> Iterator[tupl
 
 def _columns_of(file: h5py.File, what: str) -> dict[str, h5py.Dataset]:
     """Columns by name; a name with a slash is a group and what lies in it."""
-    found: dict[str, h5py.Dataset] = {}
+    columns: dict[str, h5py.Dataset] = {}
     for name, item in members(file, what).items():
         inner = (
             {f"{name}/{n}": d for n, d in members(item, what).items()} if isinstance(item, h5py.Group) else {}
         )
-        found |= {n: d for n, d in {name: item, **inner}.items() if isinstance(d, h5py.Dataset)}
-    return found
+        columns |= {n: d for n, d in {name: item, **inner}.items() if isinstance(d, h5py.Dataset)}
+    return columns
 
 
 class SwmHdf5(Source):
@@ -192,25 +192,25 @@ class SwmHdf5(Source):
             raise
 
     def _open(self, size: int, camera: str | None) -> None:
-        found = _columns_of(self.file, self.what)
+        datasets = _columns_of(self.file, self.what)
         for name in ("ep_len", "ep_offset", "action"):
-            if name not in found:
+            if name not in datasets:
                 raise BadInput(f"{self.what} has no {name}, which stable-worldmodel's layout needs")
         index = {}
         for name in ("ep_len", "ep_offset"):
             what = f"{self.what}: {name}"
-            dataset = check_dataset(found[name], size, what)
+            dataset = check_dataset(datasets[name], size, what)
             index[name] = read_rows(dataset, 0, len(dataset), what)
         self.lengths = checked_lengths(index["ep_len"], self.what)
-        self.rows = len(check_dataset(found["action"], size, f"{self.what}: action"))
+        self.rows = len(check_dataset(datasets["action"], size, f"{self.what}: action"))
         ask(PER_ROW * self.rows, size, self.what)
         self.offsets = self._offsets(index["ep_offset"])
-        self._check_rows(found, size)
-        images = {n for n, d in found.items() if d.shape and is_image(d.shape[1:], d.dtype)}
+        self._check_rows(datasets, size)
+        images = {n for n, d in datasets.items() if d.shape and is_image(d.shape[1:], d.dtype)}
         self.camera = choose_camera(cameras_of(images), camera, self.what)
-        self.pixels = self._column(found[self.camera], size, self.camera)
+        self.pixels = self._column(datasets[self.camera], size, self.camera)
         self.quantities, left_out = [], []
-        for name, dataset in found.items():
+        for name, dataset in datasets.items():
             if name in BOOKKEEPING or name == self.camera:
                 continue
             narrow = bool(dataset.shape) and math.prod(dataset.shape[1:]) <= WIDEST
@@ -236,7 +236,7 @@ class SwmHdf5(Source):
             raise BadInput(f"{self.what}: episodes share rows")
         return offsets
 
-    def _check_rows(self, found: Mapping[str, h5py.Dataset], size: int) -> None:
+    def _check_rows(self, datasets: Mapping[str, h5py.Dataset], size: int) -> None:
         """Where rows are numbered, the index must agree: one episode's rows count up by one."""
         inside = np.ones(self.rows, bool)  # rows whose next row belongs to the same episode
         covered = np.zeros(self.rows, bool)
@@ -245,9 +245,9 @@ class SwmHdf5(Source):
         inside &= covered
         inside[self.offsets + self.lengths - 1] = False
         for name, step in (("ep_idx", 0), ("episode_idx", 0), ("step_idx", 1)):
-            if name not in found or found[name].dtype.kind not in "iu" or found[name].ndim != 1:
+            if name not in datasets or datasets[name].dtype.kind not in "iu" or datasets[name].ndim != 1:
                 continue
-            dataset = self._column(found[name], size, name)
+            dataset = self._column(datasets[name], size, name)
             values = read_rows(dataset, 0, self.rows, f"{self.what}: {name}").astype(np.int64)
             wrong = np.flatnonzero(inside[:-1] & (np.diff(values) != step))
             if len(wrong):
@@ -284,12 +284,14 @@ class SwmHdf5(Source):
         """The numeric columns."""
         start = int(self.offsets[episode])
         stop = start + int(self.lengths[episode])
-        found: dict[str, Array] = {}
+        columns: dict[str, Array] = {}
         for name in self.quantities:
             values = numeric(read_rows(self._opened(name), start, stop, f"{self.what}: {name}"))
             if values is not None:
-                found["timestamp" if name == "time" and "timestamp" not in self.quantities else name] = values
-        return found
+                columns["timestamp" if name == "time" and "timestamp" not in self.quantities else name] = (
+                    values
+                )
+        return columns
 
     def close(self) -> None:
         """Close the file."""

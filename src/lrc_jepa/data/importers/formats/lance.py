@@ -140,8 +140,8 @@ class Lance(Source):
         ask(length * sum(self.widths.values()), self.stored, what)
         with reading(what):
             part = self.table.to_table(columns=list(self.widths), offset=start, limit=length)
-        found = {name: to_array(part.column(name), f"{what}: {name}") for name in self.widths}
-        return {name: values for name, values in found.items() if values is not None}
+        arrays = {name: to_array(part.column(name), f"{what}: {name}") for name in self.widths}
+        return {name: values for name, values in arrays.items() if values is not None}
 
 
 def _table(path: Path) -> Path | None:

@@ -108,7 +108,7 @@ class LeRobot(Source):
         self._file: EpisodeFile | None = None
         robot = str(self.meta.get("robot_type"))[:80]
         self.info = {"camera": self.camera, "frame_rate": rate, "version": self.version, "robot": robot}
-        self.info["labels"] = {n: found for n in self.names if (found := _labels(features[n]))}
+        self.info["labels"] = {n: labels for n in self.names if (labels := _labels(features[n]))}
         self._recall_export()
         self.leave_out(*(name for name in cameras if name != self.camera))
 
@@ -132,11 +132,11 @@ class LeRobot(Source):
         return features
 
     def _check_totals(self) -> None:
-        for name, found in (("total_episodes", len(self.places)), ("total_frames", int(self.lengths.sum()))):
+        for name, total in (("total_episodes", len(self.places)), ("total_frames", int(self.lengths.sum()))):
             claimed = self.meta.get(name)
-            if claimed is not None and claimed != found:
+            if claimed is not None and claimed != total:
                 said = str(claimed)[:40]
-                raise BadInput(f"{self.what}: info.json says {name} is {said}, but the episodes give {found}")
+                raise BadInput(f"{self.what}: info.json says {name} is {said}, but the episodes give {total}")
 
     def _places_v2(self) -> list[Place]:
         places = []
@@ -185,11 +185,11 @@ class LeRobot(Source):
             raise BadInput(f"{self.what}: episode {order} is missing or there twice")
 
         def files(prefix: str) -> dict[str, int | str]:
-            found: dict[str, int | str] = {
+            numbers: dict[str, int | str] = {
                 part: whole(row.get(f"{prefix}/{part}"), f"{prefix}/{part}", self.what)
                 for part in ("chunk_index", "file_index")
             }
-            return found | {"video_key": self.camera}
+            return numbers | {"video_key": self.camera}
 
         video, starts_at = None, 0.0
         if self.in_video:
@@ -224,14 +224,14 @@ class LeRobot(Source):
         place = self.places[episode]
         table = self._rows(place)
         what = f"{self.what}, episode {place.number}"
-        found: dict[str, Array] = {}
+        columns: dict[str, Array] = {}
         for name in self.names:
             values = to_array(table.column(name), f"{what}: {name}")
             if values is not None:
-                found[name] = values
+                columns[name] = values
             else:
                 self.leave_out(name)
-        return found
+        return columns
 
     def frames(self, episode: int) -> Iterator[NDArray[np.uint8]]:
         """The frames, from the video at the rows' times or from pictures in the table."""

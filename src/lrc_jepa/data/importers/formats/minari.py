@@ -52,13 +52,13 @@ def _flat(group: h5py.Group, prefix: str, what: str, depth: int = 0) -> dict[str
     """Every dataset below a group, named by its path."""
     if depth > DEEPEST:
         raise BadInput(f"{what}: groups are nested too deeply")
-    found: dict[str, h5py.Dataset] = {}
+    datasets: dict[str, h5py.Dataset] = {}
     for name, item in members(group, what).items():
         if isinstance(item, h5py.Group):
-            found |= _flat(item, f"{prefix}{name}/", what, depth + 1)
+            datasets |= _flat(item, f"{prefix}{name}/", what, depth + 1)
         else:
-            found[prefix + name] = item
-    return found
+            datasets[prefix + name] = item
+    return datasets
 
 
 def _varies(dataset: h5py.Dataset) -> bool:
@@ -114,11 +114,11 @@ class Minari(Source):
     def _episode(self, number: int) -> dict[str, h5py.Dataset]:
         return _flat(self.episodes[number], "", f"{self.what}, episode {number}")
 
-    def _dataset(self, found: Mapping[str, h5py.Dataset], number: int, name: str) -> h5py.Dataset:
+    def _dataset(self, datasets: Mapping[str, h5py.Dataset], number: int, name: str) -> h5py.Dataset:
         what = f"{self.what}, episode {number}: {name}"
-        if name not in found:
+        if name not in datasets:
             raise BadInput(f"{what} is missing")
-        return check_dataset(found[name], self.size, what)
+        return check_dataset(datasets[name], self.size, what)
 
     def frames(self, episode: int) -> Iterator[NDArray[np.uint8]]:
         """Every observed frame, the one after the last action included."""
@@ -142,15 +142,15 @@ class Minari(Source):
 
     def columns(self, episode: int) -> Mapping[str, Array]:
         """Actions, and every number that is recorded for each frame."""
-        found = self._episode(episode)
+        datasets = self._episode(episode)
         length = int(self.lengths[episode])
-        columns: dict[str, Array] = {"action": self._actions(found, episode)}
-        for name in sorted(found):
+        columns: dict[str, Array] = {"action": self._actions(datasets, episode)}
+        for name in sorted(datasets):
             if name == self.camera or name == "actions" or name.startswith("actions/"):
                 continue
-            dataset = found[name]
-            told = name.startswith(("observations", "infos")) and bool(dataset.shape)
-            if not told or self._pictures(dataset) or dataset.dtype.kind not in "biuf":
+            dataset = datasets[name]
+            observed = name.startswith(("observations", "infos")) and bool(dataset.shape)
+            if not observed or self._pictures(dataset) or dataset.dtype.kind not in "biuf":
                 self.leave_out(name)
                 continue
             what = f"{self.what}, episode {episode}: {name}"
@@ -161,10 +161,10 @@ class Minari(Source):
                 self.leave_out(name)
         return columns
 
-    def _actions(self, found: Mapping[str, h5py.Dataset], episode: int) -> Array:
+    def _actions(self, datasets: Mapping[str, h5py.Dataset], episode: int) -> Array:
         parts = []
-        for name in sorted(n for n in found if n == "actions" or n.startswith("actions/")):
-            dataset = self._dataset(found, episode, name)
+        for name in sorted(n for n in datasets if n == "actions" or n.startswith("actions/")):
+            dataset = self._dataset(datasets, episode, name)
             values = numeric(read_rows(dataset, 0, len(dataset), f"{self.what}, episode {episode}: {name}"))
             if values is None:
                 raise BadInput(f"{self.what}, episode {episode}: {name} does not hold numbers")

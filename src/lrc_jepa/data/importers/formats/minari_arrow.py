@@ -88,10 +88,10 @@ def flat_columns(column: Any, name: str, what: str, depth: int = 0) -> dict[str,
         return {name: column}
     if depth > DEEPEST:
         raise BadInput(f"{what}: columns are nested too deeply")
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for field, inner in zip(column.type, column.flatten(), strict=True):
-        found |= flat_columns(inner, f"{name}/{field.name}", what, depth + 1)
-    return found
+        columns |= flat_columns(inner, f"{name}/{field.name}", what, depth + 1)
+    return columns
 
 
 def space_shape(space: Any, path: list[str]) -> tuple[int, ...]:
@@ -146,11 +146,11 @@ class MinariArrow(Source):
             table = (read_arrow if self.storage == "arrow" else read_parquet)(files[0], what)
             if table.num_rows != self.lengths[episode]:
                 raise BadInput(f"{what} has {table.num_rows} rows, but {self.lengths[episode]} observations")
-            found: dict[str, Any] = {}
+            columns: dict[str, Any] = {}
             with reading(what):
                 for name in (name for name in KEPT if name in table.column_names):
-                    found |= flat_columns(table.column(name).combine_chunks(), name, what)
-            self._read = episode, found
+                    columns |= flat_columns(table.column(name).combine_chunks(), name, what)
+            self._read = episode, columns
         return self._read[1]
 
     def _shape(self, name: str) -> tuple[int, ...]:
@@ -186,7 +186,7 @@ class MinariArrow(Source):
     def columns(self, episode: int) -> Mapping[str, Array]:
         """Actions, and every number that is recorded for each frame."""
         what = f"{self.what}, episode {episode}"
-        found: dict[str, Array] = {}
+        columns: dict[str, Array] = {}
         actions = []
         for name, column in sorted(self._columns(episode).items()):
             if name == self.camera or self._is_camera(name, column):
@@ -202,7 +202,7 @@ class MinariArrow(Source):
             elif values is None:
                 self.leave_out(name)
             else:
-                found[name] = values
+                columns[name] = values
         if not actions:
             raise BadInput(f"{what} has no actions")
-        return {"action": np.concatenate(actions, axis=1), **found}
+        return {"action": np.concatenate(actions, axis=1), **columns}

@@ -82,10 +82,10 @@ class SwmFolder(Source):
             return
         for step in range(int(self.lengths[episode])):
             name = f"ep_{episode}_step_{step}"
-            found = next((f for end in PICTURES if (f := folder / f"{name}{end}").is_file()), None)
-            if found is None:
+            picture = next((f for end in PICTURES if (f := folder / f"{name}{end}").is_file()), None)
+            if picture is None:
                 raise BadInput(f"{self.what} has no {self.camera}/{name}.jpeg")
-            yield decode_image(found, f"{self.what}: {self.camera}/{found.name}")
+            yield decode_image(picture, f"{self.what}: {self.camera}/{picture.name}")
 
     def columns(self, episode: int) -> Mapping[str, Array]:
         """The columns of numbers."""
