@@ -14,7 +14,7 @@ import pytest
 from made_formats import episodes, images, lerobot, swm_hdf5, videos
 
 from lrc_jepa.data.importers import import_dataset
-from lrc_jepa.data.importers.convert import safe_names
+from lrc_jepa.data.importers.conversion import safe_names
 from lrc_jepa.data.store import Store
 from lrc_jepa.data.streaming import JOURNAL, work_folder
 from lrc_jepa.errors import BadInput

@@ -10,7 +10,7 @@ from lrc_jepa.arguments import Positional, Unprefixed, parse
 from lrc_jepa.console import Bar, progress_bar, say, table, warn
 from lrc_jepa.data.exporters import export_dataset
 from lrc_jepa.data.importers import FORMATS, import_dataset
-from lrc_jepa.data.importers.options import Options
+from lrc_jepa.data.importers.import_options import Options
 from lrc_jepa.data.limits import ActionLimits
 from lrc_jepa.data.storage import RAW, Storage
 from lrc_jepa.data.store import Store

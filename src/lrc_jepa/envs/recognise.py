@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from lrc_jepa.arrays import Array
 from lrc_jepa.data.frames import to_square
 from lrc_jepa.data.importers.base import Source
-from lrc_jepa.data.importers.convert import crop_of
-from lrc_jepa.data.importers.options import NO_WORLD, Options
+from lrc_jepa.data.importers.conversion import crop_of
+from lrc_jepa.data.importers.import_options import NO_WORLD, Options
 from lrc_jepa.data.importers.simulated import Simulated
 from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import PUBLISHED_SIDE, Appearance, Kind

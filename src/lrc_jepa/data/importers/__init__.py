@@ -13,19 +13,19 @@ from typing import Any
 from lrc_jepa.data.budget import memory_limit
 from lrc_jepa.data.importers.base import Source
 from lrc_jepa.data.importers.cameras import open_cameras
-from lrc_jepa.data.importers.convert import Conversion
+from lrc_jepa.data.importers.conversion import Conversion
 from lrc_jepa.data.importers.formats import (
     bridge,
     diffusion_policy,
     dinowm,
-    folders,
     hdf5,
     lance,
     lerobot,
     minari,
+    recordings,
     swm_folder,
 )
-from lrc_jepa.data.importers.options import Options
+from lrc_jepa.data.importers.import_options import Options
 from lrc_jepa.data.importers.simulated import Recogniser, nobody
 from lrc_jepa.data.storage import RAW, Storage
 from lrc_jepa.data.store import check_target
@@ -68,11 +68,11 @@ FORMATS: Table[Format] = Table(
             diffusion_policy.open_source,
         ),
         "videos": Format(
-            "a folder of videos with CSV or NPZ actions", "", folders.sniff_videos, folders.open_videos
+            "a folder of videos with CSV or NPZ actions", "", recordings.sniff_videos, recordings.open_videos
         ),
         "bridge-raw": Format("Bridge-v2's raw trajectories", "", bridge.sniff, bridge.open_source),
         "images": Format(
-            "a folder of images with CSV or NPZ actions", "", folders.sniff_images, folders.open_images
+            "a folder of images with CSV or NPZ actions", "", recordings.sniff_images, recordings.open_images
         ),
     },
 )

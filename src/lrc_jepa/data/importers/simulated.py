@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from lrc_jepa.arrays import Array
 from lrc_jepa.data.importers.base import Source
-from lrc_jepa.data.importers.options import Options
+from lrc_jepa.data.importers.import_options import Options
 
 
 @dataclass(frozen=True)

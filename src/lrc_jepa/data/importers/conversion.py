@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lrc_jepa.arrays import Array
 from lrc_jepa.data.frames import Crop, to_square
 from lrc_jepa.data.importers.base import Source, json_number, numeric
-from lrc_jepa.data.importers.options import NO_WORLD, Options
+from lrc_jepa.data.importers.import_options import NO_WORLD, Options
 from lrc_jepa.data.importers.simulated import Simulated
 from lrc_jepa.data.storage import Storage
 from lrc_jepa.data.streaming import StreamWriter
