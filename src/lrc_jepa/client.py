@@ -138,10 +138,10 @@ class StepPolicy:
             asked |= {"goal": self.goal, "reset": True}
         else:
             asked["done"] = np.concatenate(self._done[-self.block :]).reshape(self.block // self.joined, -1)
-        found = self.policy.infer(asked)
+        answer = self.policy.infer(asked)
         self._new, self._done = False, self._done[-self.block :]
         if asked["plan"]:
-            actions = np.asarray(found["actions"], np.float32)
+            actions = np.asarray(answer["actions"], np.float32)
             self._left = list(actions.reshape(len(actions) * self.joined, -1))
 
     def _pictures(self, observation: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,10 +152,10 @@ class StepPolicy:
         there = ", ".join(observation) or "nothing"
         if self.camera or (len(names) > 1 and "image" not in observation):
             raise BadInput(f"the policy looks at {', '.join(names)}; in the observation there is {there}")
-        found = ["image"] if len(names) > 1 else [key for key in observation if "image" in key]
-        if len(found) != 1:
+        pictures = ["image"] if len(names) > 1 else [key for key in observation if "image" in key]
+        if len(pictures) != 1:
             raise BadInput(f"which of {there} is the picture? Name the camera")
-        return {"image": observation[found[0]]}
+        return {"image": observation[pictures[0]]}
 
 
 def _frame(values: Array) -> Frames:

@@ -273,8 +273,8 @@ def dry_run(config: RunConfig, data: Path | None, init: Path | None = None, gpu:
         ["hours in all, this CPU", f"{cost.hours:.2f}"],
         ["memory, GB", f"{cost.memory_gb:.2f}"],
     ]
-    told = {"seconds_per_step": cost.seconds_per_step, "hours": cost.hours, "memory_gb": cost.memory_gb}
-    answer = {"recipe": config.recipe, "parameters": parameters, "steps": steps, "estimate": told}
+    on_cpu = {"seconds_per_step": cost.seconds_per_step, "hours": cost.hours, "memory_gb": cost.memory_gb}
+    answer = {"recipe": config.recipe, "parameters": parameters, "steps": steps, "estimate": on_cpu}
     if known:
         there = gpu_cost(config, model, cost, known)
         answer["gpu"] = {"name": gpu, **dataclasses.asdict(there)}
