@@ -19,7 +19,7 @@ from lrc_jepa.errors import BadInput, Terminated
 from lrc_jepa.evaluate.kept import read_kept
 from lrc_jepa.evaluate.stats import seeded_difference
 from lrc_jepa.jobs.clock import Clock, duration
-from lrc_jepa.jobs.executors import Here
+from lrc_jepa.jobs.executors import Here, Processes
 from lrc_jepa.jobs.job import Ended, Job
 from lrc_jepa.jobs.schedule import run_jobs
 from lrc_jepa.training.checkpoint import newest_checkpoint
@@ -250,6 +250,37 @@ def test_jobs_wait_for_those_they_need_and_a_failure_reaches_only_those(executor
     assert failures == {"b": "b is bad", "e": "it needs b, which failed"}
     order = log.read_text()
     assert sorted(order) == list("acdf") and order.index("a") < order.index("c") < order.index("d")
+
+
+class Interrupting:
+    """A process during which Ctrl-C is pressed; it ends when it is asked to."""
+
+    made: ClassVar = []
+
+    def __init__(self, command, **how):
+        self.signals, self.waits = [], 0
+        self.made.append(self)
+
+    def wait(self):
+        self.waits += 1
+        if not self.signals:
+            raise KeyboardInterrupt
+        return -15
+
+    def terminate(self):
+        self.signals.append("TERM")
+
+
+def test_ctrl_c_ends_the_only_job_too_and_nothing_is_begun_after_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("lrc_jepa.jobs.executors.subprocess.Popen", Interrupting)
+    monkeypatch.setattr(Interrupting, "made", [])
+    executor = Processes(1, 1, tmp_path)
+    jobs = [Job(name, Step(name, tmp_path / "log")) for name in "ab"]
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs(jobs, executor)
+    (process,) = Interrupting.made
+    assert process.signals == ["TERM"] and process.waits == 2  # it was waited for
+    assert executor.run(jobs[1]).failure == "it was stopped before it began" and len(Interrupting.made) == 1
 
 
 def test_the_time_left_is_what_was_expected_at_the_pace_of_what_is_done(tmp_path):

@@ -143,16 +143,66 @@ def history_steps(path):
         at += 7 + length
 
 
-def test_a_service_that_fails_does_not_end_the_training(capsys):
-    def fail(step, figures):
-        raise ConnectionError("no route")
+class Flaky:
+    """A service that cannot be opened, or told anything, while it is down."""
 
-    sent = {}
-    sender = Sender("wandb", SimpleNamespace(log=fail, finish=fail), sent, lambda: None)
-    for step in (1, 2):
-        sender(Progress(step, 2, losses={"total": 1.0}))
+    def __init__(self):
+        self.down, self.told, self.tries, self.finished = {"open", "log"}, [], 0, 0
+        self.id = "x"
+
+    def open_run(self, told=None):
+        return self._answer("open") or self
+
+    def log(self, step, figures):
+        self._answer("log")
+        self.told += [(step, name) for name in figures]
+
+    def finish(self):
+        self.finished += 1
+
+    def _answer(self, call):
+        self.tries += 1
+        if call in self.down:
+            raise ConnectionError("no route")
+
+
+def test_a_service_that_fails_is_told_later_what_it_missed(capsys):
+    service, sent = Flaky(), {}
+    sender = Sender("wandb", service.open_run, sent, lambda: None)
+    for step in range(1, 6):
+        sender(Progress(step, 9, losses={"total": 1.0}))
+    assert sent == {} and service.told == [] and 1 < service.tries < 5  # not at every step
+    service.down = {"log"}
+    for step in range(6, 100):
+        sender(Progress(step, 9, losses={"total": 1.0}, health={"rank": 1.0} if step == 6 else None))
+    assert sent == {}  # what was not taken is not counted as sent
+    service.down = set()
     sender.close()
-    assert capsys.readouterr().out.count("wandb failed (no route); training goes on without it") == 1
+    losses = [(step, "train/total") for step in range(1, 100)]
+    assert service.told == [*losses[:6], (6, "health/rank"), *losses[6:]] and service.finished == 1
+    assert sent == {"train": 99, "health": 6}
+    said = capsys.readouterr().out
+    assert said.count("wandb failed (no route); training goes on") == 1 and "was not told" not in said
+
+
+def test_a_run_goes_on_without_its_service_and_sends_everything_when_it_is_resumed(
+    store, tmp_path, monkeypatch, capsys
+):
+    service = Flaky()
+    monkeypatch.setitem(sys.modules, "trackio", SimpleNamespace())
+    monkeypatch.setattr("lrc_jepa.training.trackers.trackio.Run", service.open_run)
+    run = lrc_jepa.train(DEBUG, store, tmp_path / "run", track=["trackio"])
+    assert run.checkpoint.step == DEBUG.train.steps and service.told == []
+    said = capsys.readouterr().out
+    assert said.count("trackio failed (no route)") == 1 and "--resume with --track trackio sends them" in said
+    service.down = set()
+    lrc_jepa.train(DEBUG, store, tmp_path / "run", track=["trackio"], resume=True)
+    recorded = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    steps = [(r["step"], r["kind"]) for r in recorded if r["kind"] in ("train", "health")]
+    assert list(dict.fromkeys((step, name.partition("/")[0]) for step, name in service.told)) == steps
+    before = list(service.told)
+    lrc_jepa.train(DEBUG, store, tmp_path / "run", track=["trackio"], resume=True)
+    assert service.told == before  # and never twice
 
 
 def test_what_is_not_known_or_not_installed_is_refused_before_anything_is_made(

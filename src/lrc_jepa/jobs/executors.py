@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Protocol
@@ -33,7 +34,7 @@ class Executor(Protocol):
         """Run a job to its end; called by as many threads at once as there are slots."""
 
     def stop(self) -> None:
-        """Ask everything that runs to save and end, and wait until it has."""
+        """Ask everything that runs to save and end, and wait until it has; nothing more is begun."""
 
 
 class Here:
@@ -64,13 +65,24 @@ class Processes:
         """`folder` takes the files of the jobs and what they say."""
         self.slots, self.threads, self.folder = slots, threads, folder
         self._running: set[subprocess.Popen[bytes]] = set()
+        self._stopped, self._starting = False, threading.Lock()
 
     def run(self, job: Job) -> Ended:
         """Start `lrc job`, wait for its end, and read why it failed from the last line it said."""
-        file, log = job.save(self.folder), self.folder / f"{job.name}.log"
-        command = [sys.executable, "-m", "lrc_jepa", "job", str(file), "--tied"]
-        began = time.perf_counter()
-        with log.open("ab") as said:
+        began, log = time.perf_counter(), self.folder / f"{job.name}.log"
+        process = self._start(job, log)
+        if process is None:
+            return Ended(job, 0.0, "it was stopped before it began")
+        code = process.wait()  # what interrupts this leaves the process to `stop`
+        self._running.discard(process)
+        return Ended(job, time.perf_counter() - began, _reason(code, log) if code else "")
+
+    def _start(self, job: Job, log: Path) -> subprocess.Popen[bytes] | None:
+        """The process of a job; None once everything is to end."""
+        command = [sys.executable, "-m", "lrc_jepa", "job", str(job.save(self.folder)), "--tied"]
+        with self._starting, log.open("ab") as said:
+            if self._stopped:
+                return None
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -80,15 +92,13 @@ class Processes:
                 start_new_session=True,  # Ctrl-C is for the sweep, which then stops its jobs
             )
             self._running.add(process)
-            try:
-                code = process.wait()
-            finally:
-                self._running.discard(process)
-        return Ended(job, time.perf_counter() - began, _reason(code, log) if code else "")
+        return process
 
     def stop(self) -> None:
         """SIGTERM: a training saves its state."""
-        running = list(self._running)
+        with self._starting:
+            self._stopped = True
+            running = list(self._running)
         for process in running:
             process.terminate()
         for process in running:

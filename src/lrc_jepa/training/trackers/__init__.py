@@ -1,14 +1,17 @@
 """Where the figures of a run go beside its own folder: one seam on the loop's `watch`, a file per service.
 
 What was sent is written down in the run's `tracking.json`. A resumed run goes on in the same place, and steps
-that were sent before it was interrupted are not sent again: resuming repeats them to the same numbers.
+that were sent before it was interrupted are not sent again: resuming repeats them to the same numbers. What a
+service could not be told is sent when it can be, or when the run is resumed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,11 +22,13 @@ from lrc_jepa.console import warn
 from lrc_jepa.errors import BadInput
 from lrc_jepa.extras import need
 from lrc_jepa.files import read_json, write_json
+from lrc_jepa.training.log import read_metrics
 from lrc_jepa.training.progress import Progress, Watcher
 
 TRACKERS = ("wandb", "mlflow", "trackio")
 """Packages, each with a file here, and in it a `Run`."""
-SENT = "tracking.json"
+SENT, METRICS = "tracking.json", "metrics.jsonl"
+LONGEST_PAUSE = 64  # figures between two tries of a service that fails
 
 
 @dataclass(frozen=True)
@@ -58,51 +63,123 @@ def check_trackers(names: Sequence[str]) -> None:
         need(name, f"tracking with {name}")
 
 
+@dataclass(frozen=True)
+class Figures:
+    """What is told of one step."""
+
+    step: int
+    kind: str
+    """train or health."""
+    values: dict[str, float]
+
+
 class Sender:
-    """A watcher that sends losses and health to one service; a service that fails is left, the run goes on."""
+    """A watcher that sends losses and health to one service. What cannot be sent waits, and the run goes on."""
 
     def __init__(
-        self, service: str, tracker: Tracker, sent: dict[str, int], keep: Callable[[], None]
+        self,
+        service: str,
+        open_run: Callable[[], Tracker],
+        sent: dict[str, int],
+        keep: Callable[[], None],
+        unsent: Iterable[Figures] = (),
     ) -> None:
-        """`sent` is the last step of each kind, train and health; `keep` writes it down."""
-        self._service, self._tracker, self._sent, self._keep = service, tracker, sent, keep
-        self._before, self._failed = dict(sent), False
+        """`sent` is the last step of each kind that the service has; `keep` writes it down.
+
+        `unsent` are figures that it could not be told when they were new.
+        """
+        self._service, self._open, self._sent, self._keep = service, open_run, sent, keep
+        self._queued, self._waiting = dict(sent), deque[Figures]()
+        self._tracker: Tracker | None = None
+        self._failures = self._pause = 0  # in a row; figures until it is tried again
+        self._warned = False
+        for figures in unsent:
+            self._queue(figures)
 
     def __call__(self, progress: Progress) -> None:
-        """Send what was not sent before the run was interrupted."""
-        for kind, figures in (("train", progress.losses), ("health", progress.health)):
-            if figures and progress.step > self._before.get(kind, 0) and not self._failed:
-                named = {f"{kind}/{name}": value for name, value in figures.items()}
-                self._try(lambda named=named: self._tracker.log(progress.step, named))  # type: ignore[misc]
-                self._sent[kind] = progress.step
-                self._keep()
+        """Send what is new, and what has waited; steps that are repeated after an interruption are not."""
+        for kind, values in (("train", progress.losses), ("health", progress.health)):
+            if values:
+                self._queue(Figures(progress.step, kind, values))
+        if self._pause:
+            self._pause -= 1
+        else:
+            self._try(self._send)
 
     def close(self) -> None:
-        """Let the service send what is left."""
-        if not self._failed:
+        """Send what is left, and let the service do so too."""
+        if self._waiting:
+            self._try(self._send)
+        if self._tracker is not None:
             self._try(self._tracker.finish)
+        if self._waiting:
+            warn(
+                f"{self._service} was not told {len(self._waiting)} of the run's figures, which are in {METRICS}: "
+                f"--resume with --track {self._service} sends them"
+            )
+
+    def _queue(self, figures: Figures) -> None:
+        if figures.step > self._queued.get(figures.kind, 0):
+            self._queued[figures.kind] = figures.step
+            self._waiting.append(figures)
+
+    def _send(self) -> None:
+        tracker = self._tracker = self._tracker or self._open()
+        while self._waiting:
+            figures = self._waiting[0]
+            tracker.log(figures.step, {f"{figures.kind}/{n}": v for n, v in figures.values.items()})
+            self._waiting.popleft()
+            self._sent[figures.kind] = figures.step
+            self._keep()
 
     def _try(self, call: Callable[[], None]) -> None:
         try:
             call()
+            self._failures = 0
         except Exception as error:  # noqa: BLE001 - whatever a service raises must not end the training
-            self._failed = True
-            reason = " ".join(str(error).split()) or type(error).__name__
-            warn(f"{self._service} failed ({reason}); training goes on without it")
+            self._failures += 1
+            # One that is gone must not slow the run down.
+            self._pause = min(2**self._failures, LONGEST_PAUSE) - 1
+            if not self._warned:
+                reason = " ".join(str(error).split()) or type(error).__name__
+                warn(
+                    f"{self._service} failed ({reason}); training goes on, and it is tried again now and then"
+                )
+            self._warned = True
 
 
-def _open_all(names: Sequence[str], folder: Path, config: RunConfig, opened: ExitStack) -> list[Sender]:
+def _recorded(folder: Path) -> list[Figures]:
+    """The figures of a run so far."""
+    return [
+        Figures(
+            r["step"], r["kind"], {n: v for n, v in r.items() if n != "step" and isinstance(v, int | float)}
+        )
+        for r in read_metrics(folder / METRICS)
+        if r.get("kind") in ("train", "health") and isinstance(r.get("step"), int)
+    ]
+
+
+def _senders(names: Sequence[str], folder: Path, config: RunConfig) -> list[Sender]:
     """A sender for each service; what they were told before is in the run's folder."""
     known = read_json(folder / SENT, f"run {folder}") if (folder / SENT).is_file() else {}
+
+    def keep() -> None:
+        write_json(folder / SENT, known)
+
+    def opening(name: str) -> Tracker:
+        own = known[name]
+        told = Tracked(folder.resolve(), folder.resolve().name, to_dict(config), own["id"])
+        tracker: Tracker = import_module(f"lrc_jepa.training.trackers.{name}").Run(told)
+        own["id"] = tracker.id
+        keep()
+        return tracker
+
     senders = []
     for name in names:
+        unsent = _recorded(folder) if name in known else []
         own = known.setdefault(name, {"id": None, "sent": {}})
-        run = Tracked(folder.resolve(), folder.resolve().name, to_dict(config), own["id"])
-        tracker: Tracker = import_module(f"lrc_jepa.training.trackers.{name}").Run(run)
-        own["id"] = tracker.id
-        write_json(folder / SENT, known)
-        senders.append(Sender(name, tracker, own["sent"], lambda: write_json(folder / SENT, known)))
-        opened.callback(senders[-1].close)
+        senders.append(Sender(name, partial(opening, name), own["sent"], keep, unsent))
+    keep()
     return senders
 
 
@@ -110,16 +187,24 @@ def _open_all(names: Sequence[str], folder: Path, config: RunConfig, opened: Exi
 def tracking(names: Sequence[str], folder: Path, config: RunConfig, watch: Watcher) -> Iterator[Watcher]:
     """`watch` and every service named as one watcher, for the time of the block.
 
-    Services are opened with the first figures: a run that is refused has told nobody.
+    Services are opened with the first figures: a run that is refused has told nobody. Those of a run that is
+    complete are opened at the end of the block, if they were not told everything before.
     """
     with ExitStack() as opened:
         senders: list[Sender] = []
 
+        def begin() -> None:
+            senders.extend(_senders(names, folder, config))
+            for sender in senders:
+                opened.callback(sender.close)
+
         def all_watch(progress: Progress) -> None:
             watch(progress)
             if names and not senders and (progress.losses or progress.health):
-                senders.extend(_open_all(names, folder, config, opened))
+                begin()
             for sender in senders:
                 sender(progress)
 
         yield all_watch
+        if names and not senders and (folder / SENT).is_file():
+            begin()
