@@ -19,7 +19,7 @@ from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.errors import BadInput
 from lrc_jepa.studio.inbox import Inbox
 from lrc_jepa.studio.messages import film, parse, read_picture
-from lrc_jepa.studio.planning import Act, Planning
+from lrc_jepa.studio.planning import Planning
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +214,7 @@ def test_what_is_no_question_is_refused(text):
 
 def test_without_a_simulator_there_is_nothing_to_act_in():
     with pytest.raises(BadInput, match="no simulator"):
-        next(Planning([]).on_act(Act())) and next(Planning([])._think())
+        next(Planning([]).on_act()) and next(Planning([])._think())
 
 
 def test_without_a_run_the_shipped_or_the_demos_is_opened_or_the_remedy_named(run, tmp_path, monkeypatch):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import numpy as np
 from PIL import Image
 
 from lrc_jepa.arrays import Array, Frames
-from lrc_jepa.bounds import Checked, Natural
+from lrc_jepa.bounds import Natural
 from lrc_jepa.data.deployment import robot_facts
 from lrc_jepa.errors import BadInput
 from lrc_jepa.studio.contents import Collection
-from lrc_jepa.studio.messages import Answer, Answers, Nothing, Part, Recorded, film, number, numbers, picture
+from lrc_jepa.studio.messages import Answer, Answers, Part, film, number, numbers, picture
 from lrc_jepa.studio.opened import frame_row
 
 MOST = 60  # episodes of a page of the list
@@ -22,28 +22,6 @@ THUMB = 96  # pixels a side at most, of a picture in a row of pictures
 STRIP = 16  # pictures along an episode
 POINTS = 1000  # of a curve
 AT_ONCE = 2 * 2**30  # bytes of frames that are looked over without being asked
-
-
-@dataclass(frozen=True)
-class Dataset(Checked):
-    """One of the datasets."""
-
-    number: Natural = 0
-
-
-@dataclass(frozen=True)
-class Some(Checked):
-    """Some episodes of the list."""
-
-    episodes: tuple[Natural, ...]
-
-
-@dataclass(frozen=True)
-class Drop(Checked):
-    """An episode is to be dropped, or not."""
-
-    episode: Natural
-    drop: bool
 
 
 def _small(frames: Frames) -> Frames:
@@ -65,15 +43,15 @@ class Episodes(Part):
         self.collections, self.shown = collections, collections[0]
         self._waits = False  # for what `lrc data validate` finds
 
-    def on_open(self, asked: Dataset) -> Answers:
+    def on_open(self, number: Natural = 0) -> Answers:
         """What is in a dataset; it is looked over meanwhile."""
-        if asked.number >= len(self.collections):
-            raise BadInput(f"there are {len(self.collections)} datasets here, not {asked.number + 1}")
-        self.shown = self.collections[asked.number]
+        if number >= len(self.collections):
+            raise BadInput(f"there are {len(self.collections)} datasets here, not {number + 1}")
+        self.shown = self.collections[number]
         store, large = self.shown.store, self.shown.store.pixels.nbytes > AT_ONCE
         yield {
             "tell": "episodes.ready",
-            "number": asked.number,
+            "number": number,
             "sets": [one.store.path.name for one in self.collections],
             "path": str(store.path),
             "world": store.world,
@@ -88,9 +66,9 @@ class Episodes(Part):
             **self._marks(),
         }
         if not large or self.shown.validation.report:
-            yield from self.on_validate(Nothing())
+            yield from self.on_validate()
 
-    def on_validate(self, asked: Nothing) -> Answers:
+    def on_validate(self) -> Answers:
         """Look the dataset over, as `lrc data validate` does."""
         self.shown.validation.start()
         self._waits = True
@@ -111,41 +89,41 @@ class Episodes(Part):
         findings = None if validation.report is None else [asdict(one) for one in validation.report.findings]
         yield {**progress, "findings": findings}
 
-    def on_thumbs(self, asked: Some) -> Answers:
+    def on_thumbs(self, episodes: tuple[Natural, ...]) -> Answers:
         """A picture of each of some episodes, from its middle."""
-        store, chosen = self.shown.store, asked.episodes[:MOST]
+        store, chosen = self.shown.store, episodes[:MOST]
         rows = [frame_row(store, e, 0) + int(store.ep_len[e]) // 2 for e in chosen]
         if rows:
             seen = film(_small(np.stack([store.pixels[row] for row in rows])))
             yield {"tell": "episodes.thumbs", "episodes": list(chosen), "film": seen}
 
-    def on_show(self, asked: Recorded) -> Answers:
+    def on_show(self, episode: Natural, frame: Natural = 0) -> Answers:
         """One episode: its actions, a strip of its frames, and how surprised the model is along it."""
-        store, first = self.shown.store, frame_row(self.shown.store, asked.episode, asked.frame) - asked.frame
-        length = int(store.ep_len[asked.episode])
+        store, first = self.shown.store, frame_row(self.shown.store, episode, frame) - frame
+        length = int(store.ep_len[episode])
         along = np.linspace(0, length - 1, min(STRIP, length)).round().astype(int)
         actions = np.asarray(store.action[first : first + max(1, length - 1)])
         yield {
             "tell": "episodes.episode",
-            "episode": asked.episode,
+            "episode": episode,
             "length": length,
             "strip": film(_small(np.asarray(store.pixels[first + along]))),
             "along": along.tolist(),
             "actions": [numbers(_thin(column)) for column in actions.T],
         }
-        yield from self.on_frame(asked)
-        yield from self._surprise(asked.episode)
+        yield from self.on_frame(episode, frame)
+        yield from self._surprise(episode)
 
-    def on_frame(self, asked: Recorded) -> Answers:
+    def on_frame(self, episode: Natural, frame: Natural = 0) -> Answers:
         """One frame, as it is stored."""
-        row = frame_row(self.shown.store, asked.episode, asked.frame)
+        row = frame_row(self.shown.store, episode, frame)
         seen = picture(np.asarray(self.shown.store.pixels[row]))
-        yield {"tell": "episodes.frame", "episode": asked.episode, "frame": asked.frame, "picture": seen}
+        yield {"tell": "episodes.frame", "episode": episode, "frame": frame, "picture": seen}
 
-    def on_drop(self, asked: Drop) -> Answers:
+    def on_drop(self, episode: Natural, drop: bool) -> Answers:
         """Mark an episode to be dropped, or not."""
-        frame_row(self.shown.store, asked.episode, 0)  # it must exist
-        self.shown.mark(asked.episode, asked.drop)
+        frame_row(self.shown.store, episode, 0)  # it must exist
+        self.shown.mark(episode, drop)
         yield {"tell": "episodes.marked", **self._marks()}
 
     def _marks(self) -> Answer:

@@ -11,39 +11,18 @@ import torch
 from torch import Tensor
 
 from lrc_jepa.arrays import Actions, Array, Frames
-from lrc_jepa.bounds import Checked, Count, Finite
+from lrc_jepa.bounds import Count, Finite, Natural
 from lrc_jepa.data.quantities import measured
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.closed_loop import make_task
 from lrc_jepa.evaluate.similarity import psnr
 from lrc_jepa.plan.rollout import rollout
 from lrc_jepa.protocols import Task
-from lrc_jepa.studio.messages import Answer, Answers, Part, Recorded, number, numbers, picture
+from lrc_jepa.studio.messages import Answer, Answers, Part, number, numbers, picture
 from lrc_jepa.studio.opened import Opened
-from lrc_jepa.studio.streams import Which, one_of
+from lrc_jepa.studio.streams import one_of
 
 MOST = 200  # blocks of one dream
-
-
-@dataclass(frozen=True)
-class Drive(Checked):
-    """One raw action, held for a block."""
-
-    action: tuple[Finite, ...]
-
-
-@dataclass(frozen=True)
-class Replay(Checked):
-    """So many blocks of the recorded actions."""
-
-    blocks: Count = 1
-
-
-@dataclass(frozen=True)
-class Curtain(Checked):
-    """Whether the world may be seen."""
-
-    lifted: bool
 
 
 @dataclass(frozen=True)
@@ -189,14 +168,14 @@ class Imagination(Part):
             self._dream = Dream(self.model, first, 0)
         return self._dream
 
-    def on_open(self, asked: Which) -> Answers:
+    def on_open(self, run: Natural = 0) -> Answers:
         """A run, and a first frame."""
-        self.model, self._dream = one_of(self.opened, asked.run), None
+        self.model, self._dream = one_of(self.opened, run), None
         deployment = self.model.run.checkpoint.deployment
         held = self.model.handles.get(next(iter(self.model.handles), ""))
         yield {
             "tell": "imagine.ready",
-            "run": asked.run,
+            "run": run,
             **self.model.recordings(),
             "low": numbers(np.asarray(deployment.action_low)),
             "high": numbers(np.asarray(deployment.action_high)),
@@ -209,34 +188,34 @@ class Imagination(Part):
         }
         yield from self._begun()
 
-    def on_begin(self, asked: Recorded) -> Answers:
+    def on_begin(self, episode: Natural, frame: Natural = 0) -> Answers:
         """Another dream."""
-        self._dream = Dream(self.model, asked.episode, asked.frame)
+        self._dream = Dream(self.model, episode, frame)
         yield from self._begun()
 
-    def on_drive(self, asked: Drive) -> Answers:
+    def on_drive(self, action: tuple[Finite, ...]) -> Answers:
         """A hand steers."""
         deployment = self.model.run.checkpoint.deployment
-        if len(asked.action) != deployment.spec.raw_action_dim:
-            raise BadInput(f"an action has {deployment.spec.raw_action_dim} values, not {len(asked.action)}")
+        if len(action) != deployment.spec.raw_action_dim:
+            raise BadInput(f"an action has {deployment.spec.raw_action_dim} values, not {len(action)}")
         limits = (np.asarray(bound, np.float32) for bound in (deployment.action_low, deployment.action_high))
-        action = np.clip(np.asarray(asked.action, np.float32), *limits)
-        yield from self._go(np.tile(action, (deployment.spec.frameskip, 1)), recorded=False)
+        clipped = np.clip(np.asarray(action, np.float32), *limits)
+        yield from self._go(np.tile(clipped, (deployment.spec.frameskip, 1)), recorded=False)
 
-    def on_replay(self, asked: Replay) -> Answers:
+    def on_replay(self, blocks: Count = 1) -> Answers:
         """The recording steers, as far as it goes."""
-        for _ in range(asked.blocks):
+        for _ in range(blocks):
             block = self.dream.recorded_block()
             if block is None:
                 break
             yield from self._go(block, recorded=True)
         yield {"tell": "imagine.replayed", "more": self.dream.recorded_block() is not None}
 
-    def on_curtain(self, asked: Curtain) -> Answers:
+    def on_curtain(self, lifted: bool) -> Answers:
         """Show what really happened, or hide what will."""
-        self._lifted = asked.lifted
-        yield {"tell": "imagine.curtain", "lifted": asked.lifted}
-        if asked.lifted:
+        self._lifted = lifted
+        yield {"tell": "imagine.curtain", "lifted": lifted}
+        if lifted:
             for at in range(self.dream.length + 1):
                 yield {"tell": "imagine.truth", **self.dream.truth(at)}
 

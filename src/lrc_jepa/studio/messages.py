@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import functools
+import inspect
 import io
 import json
 import math
@@ -15,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from lrc_jepa.arrays import Array, Frames
-from lrc_jepa.bounds import Checked, Natural, hints_of
+from lrc_jepa.bounds import Checked, hints_of
 from lrc_jepa.config_tree import from_dict
 from lrc_jepa.errors import BadInput
 
@@ -51,21 +53,20 @@ def read(kind: type[T], fields: Mapping[str, Any]) -> T:
     return from_dict(kind, {**known, **fields}, "message")
 
 
-@dataclasses.dataclass(frozen=True)
-class Recorded(Checked):
-    """A stored frame."""
-
-    episode: Natural
-    frame: Natural = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Nothing:
-    """A question without fields."""
+@functools.cache
+def question_of(handler: Callable[..., Answers]) -> type[Checked]:
+    """The fields of the question that a method answers: its parameters, with their types and bounds."""
+    hints = typing.get_type_hints(handler, include_extras=True)
+    fields: list[Any] = []
+    for name, parameter in list(inspect.signature(handler).parameters.items())[1:]:
+        default = () if parameter.default is parameter.empty else (parameter.default,)
+        fields.append((name, hints[name], *default))
+    name = handler.__name__.removeprefix("on_")
+    return dataclasses.make_dataclass(name, fields, bases=(Checked,), frozen=True)
 
 
 class Part:
-    """A part of the studio: the question `word` is answered by `on_word`, whose argument says what belongs to it."""
+    """A part of the studio: the question `word` is answered by `on_word`, whose parameters are its fields."""
 
     name = ""
     pace = 0.0
@@ -73,10 +74,10 @@ class Part:
 
     def answer(self, word: str, fields: Mapping[str, Any]) -> Answers:
         """Answer one question, piece by piece."""
-        handler: Callable[[Any], Answers] | None = getattr(self, f"on_{word}", None)
+        handler: Callable[..., Answers] | None = getattr(type(self), f"on_{word}", None)
         if handler is None:
             raise BadInput(f"the studio knows no {self.name}.{word}")
-        yield from handler(read(typing.get_type_hints(handler)["asked"], fields))
+        yield from handler(self, **vars(read(question_of(handler), fields)))
 
     @property
     def running(self) -> bool:

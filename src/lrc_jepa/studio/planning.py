@@ -3,59 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
 
 from lrc_jepa.arrays import Array
-from lrc_jepa.bounds import Checked, Natural, Range, Share
-from lrc_jepa.config import PlanConfig
+from lrc_jepa.bounds import Natural, Range, Share
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.closed_loop import make_task
 from lrc_jepa.plan.planners import PLANNERS, check_planning
 from lrc_jepa.plan.policy import action_box
 from lrc_jepa.studio.agent import VIEW, Agent
-from lrc_jepa.studio.messages import Answer, Answers, Nothing, Part, Recorded, numbers, picture, read_picture
+from lrc_jepa.studio.messages import Answer, Answers, Part, numbers, picture, read_picture
 from lrc_jepa.studio.opened import Opened
 
+SETTINGS = ("planner", "samples", "iterations", "horizon", "execute")
 PATIENCE = 200  # steps without reaching a goal after which acting to the end ends
-
-
-@dataclass(frozen=True)
-class At(Checked):
-    """A thing is dragged to a point of the picture."""
-
-    handle: str
-    x: Share
-    y: Share
-
-
-@dataclass(frozen=True)
-class Sent(Checked):
-    """A picture, as a data address."""
-
-    picture: str
-
-
-@dataclass(frozen=True)
-class Settings(Checked):
-    """How to search; what a planner does not know it does not read."""
-
-    planner: str
-    samples: Annotated[int, Range(2, 2000)]
-    iterations: Annotated[int, Range(1, 60)]
-    horizon: Annotated[int, Range(1, 20)]
-    execute: Annotated[int, Range(1, 20)]
-
-
-@dataclass(frozen=True)
-class Act(Checked):
-    """How many actions to carry out; 0: until the goal is reached."""
-
-    steps: Natural = 0
-    pace: Annotated[float, Range(0, 1)] = 0.03
-    """Seconds from one action to the next, for the eye."""
 
 
 class Planning(Part):
@@ -130,71 +94,93 @@ class Planning(Part):
 
     # --- what the page asks -----------------------------------------------------------------------
 
-    def on_open(self, asked: Nothing) -> Answers:
+    def on_open(self) -> Answers:
         """The scene as it stands, or a first one, and a plan for it."""
         yield {"tell": "plan.ready", **self._facts()}
         yield from self._scene()
         yield from self._think()
 
-    def on_begin(self, asked: Recorded) -> Answers:
+    def on_begin(self, episode: Natural, frame: Natural = 0) -> Answers:
         """Start at a recorded frame; the goal lies ahead of it in the same episode."""
         self._left = 0
         _ = self.agents
-        self._begin(asked.episode, asked.frame)
+        self._begin(episode, frame)
         yield from self._scene()
         yield from self._think()
 
-    def on_goal(self, asked: At) -> Answers:
+    def on_goal(self, handle: str, x: Share, y: Share) -> Answers:
         """The goal is dragged."""
         agents = self.agents
         base = agents[0].state if self._goal_state is None else self._goal_state
-        self._aim(self._moved(base, asked))
+        self._aim(self._moved(base, handle, x, y))
         yield self._goal()
         yield from self._think()
 
-    def on_goal_frame(self, asked: Recorded) -> Answers:
+    def on_goal_frame(self, episode: Natural, frame: Natural = 0) -> Answers:
         """The goal is a recorded frame."""
         _ = self.agents
-        self._aim(self._state(asked.episode, asked.frame))
+        self._aim(self._state(episode, frame))
         yield self._goal()
         yield from self._think()
 
-    def on_goal_picture(self, asked: Sent) -> Answers:
+    def on_goal_picture(self, picture: str) -> Answers:
         """The goal is any picture; whether it is reached only a person can tell."""
-        sent, agents = read_picture(asked.picture), self.agents
+        sent, agents = read_picture(picture), self.agents
         self._goal_state, self._goal_view = None, sent
         for agent in agents:
             agent.aim(sent, None)
         yield self._goal()
         yield from self._think()
 
-    def on_settings(self, asked: Settings) -> Answers:
-        """Another search."""
-        if asked.planner not in PLANNERS:
-            raise BadInput(f"there is no planner {asked.planner!r}")
+    def on_settings(
+        self,
+        planner: str,
+        samples: Annotated[int, Range(2, 2000)],
+        iterations: Annotated[int, Range(1, 60)],
+        horizon: Annotated[int, Range(1, 20)],
+        execute: Annotated[int, Range(1, 20)],
+    ) -> Answers:
+        """Another search; what a planner does not know it does not read."""
+        if planner not in PLANNERS:
+            raise BadInput(f"there is no planner {planner!r}")
         for agent in self.agents:
-            agent.plan_with(self._config(agent, asked))
+            run = agent.opened.run
+            config = replace(
+                agent.config,
+                planner=planner,
+                samples=samples,
+                iterations=iterations,
+                horizon=horizon,
+                execute=min(execute, horizon),
+                elites=max(2, min(run.config.plan.elites, samples // 3)),
+            )
+            deployment = run.checkpoint.deployment
+            check_planning(config, deployment.spec.history, action_box(deployment, run.device))
+            agent.plan_with(config)
         yield from self._think()
 
-    def on_think(self, asked: Nothing) -> Answers:
+    def on_think(self) -> Answers:
         """A plan, if there is none."""
         yield from self._think()
 
-    def on_act(self, asked: Act) -> Answers:
-        """Carry out actions, one by one, while other questions may be asked."""
-        self._left, self.pace = asked.steps or PATIENCE, asked.pace
-        self._until_reached = not asked.steps
+    def on_act(self, steps: Natural = 0, pace: Share = 0.03) -> Answers:
+        """Carry out actions, one by one, while other questions may be asked; 0 steps: until the goal is reached.
+
+        `pace` is in seconds from one action to the next, for the eye.
+        """
+        self._left, self.pace = steps or PATIENCE, pace
+        self._until_reached = not steps
         yield {"tell": "plan.acting", "acting": True}
 
-    def on_stop(self, asked: Nothing) -> Answers:
+    def on_stop(self) -> Answers:
         """Act no more."""
         self._left = 0
         yield {"tell": "plan.acting", "acting": False}
 
-    def on_disturb(self, asked: At) -> Answers:
+    def on_disturb(self, handle: str, x: Share, y: Share) -> Answers:
         """The world is moved by hand; what was planned is void, and if the models act, they go on."""
         for index, agent in enumerate(self.agents):
-            agent.disturb(self._moved(agent.state, asked))
+            agent.disturb(self._moved(agent.state, handle, x, y))
             yield {"tell": "plan.scene", "agent": index, "disturbed": True, **agent.look()}
         if not self._left:
             yield from self._think()
@@ -224,32 +210,16 @@ class Planning(Part):
 
     # --- help -------------------------------------------------------------------------------------
 
-    def _moved(self, state: Array, asked: At) -> Array:
-        handle = self.first.handles.get(asked.handle)
+    def _moved(self, state: Array, name: str, x: float, y: float) -> Array:
+        handle = self.first.handles.get(name)
         if handle is None:
-            raise BadInput(f"there is nothing called {asked.handle!r} to move here")
-        return handle.moved(state, np.array([asked.x, asked.y]))
-
-    @staticmethod
-    def _config(agent: Agent, asked: Settings) -> PlanConfig:
-        elites = max(2, min(agent.opened.run.config.plan.elites, asked.samples // 3))
-        config = replace(
-            agent.config,
-            planner=asked.planner,
-            samples=asked.samples,
-            iterations=asked.iterations,
-            horizon=asked.horizon,
-            execute=min(asked.execute, asked.horizon),
-            elites=elites,
-        )
-        deployment, device = agent.opened.run.checkpoint.deployment, agent.opened.run.device
-        check_planning(config, deployment.spec.history, action_box(deployment, device))
-        return config
+            raise BadInput(f"there is nothing called {name!r} to move here")
+        return handle.moved(state, np.array([x, y]))
 
     def _facts(self) -> dict[str, Any]:
         """What does not change: planners, settings, handles."""
         config = self.agents[0].config
-        settings = {f: getattr(config, f) for f in Settings.__dataclass_fields__}
+        settings = {f: getattr(config, f) for f in SETTINGS}
         return {
             "agents": self._numbers,
             "planners": list(PLANNERS),

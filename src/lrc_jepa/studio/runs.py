@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lrc_jepa.bounds import Checked
 from lrc_jepa.errors import BadInput
 from lrc_jepa.lines import from_line
 from lrc_jepa.locks import held
@@ -20,19 +19,12 @@ from lrc_jepa.report.run_rows import described, read_runs
 from lrc_jepa.report.tables import Section
 from lrc_jepa.report.views import RunView, view_run
 from lrc_jepa.run import CONFIG
-from lrc_jepa.studio.messages import Answer, Answers, Nothing, Part, number
+from lrc_jepa.studio.messages import Answer, Answers, Part, number
 
 MOST = 100  # runs in one folder that are listed
 POINTS = 400  # of a curve
 KINDS = ("train", "health")
 APART = {"step", "kind", "crc"}
-
-
-@dataclass(frozen=True)
-class Choice(Checked):
-    """Names of runs."""
-
-    names: tuple[str, ...]
 
 
 class Metrics:
@@ -99,30 +91,30 @@ class Runs(Part):
             folders[name] = folder
         return folders
 
-    def on_open(self, asked: Nothing) -> Answers:
+    def on_open(self) -> Answers:
         """The list of runs, and the curves of those that are chosen."""
         self._listed = []
         yield from self._list()
-        yield from self.on_choose(Choice(self._chosen or tuple(self.known())[: len(self.folders)]))
+        yield from self.on_choose(self._chosen or tuple(self.known())[: len(self.folders)])
 
-    def on_choose(self, asked: Choice) -> Answers:
+    def on_choose(self, names: tuple[str, ...]) -> Answers:
         """Show these runs, until others are chosen or the page turns away."""
         known = self.known()
-        for name in asked.names:
+        for name in names:
             if name not in known:
                 raise BadInput(f"there is no run {name!r} here")
             self._metrics.setdefault(name, Metrics(known[name] / "metrics.jsonl")).refresh()
-        self._chosen = tuple(dict.fromkeys(asked.names))
+        self._chosen = tuple(dict.fromkeys(names))
         yield {"tell": "runs.chosen", "names": list(self._chosen)}
         for name in self._chosen:
             yield self._curves(name)
 
-    def on_leave(self, asked: Nothing) -> Answers:
+    def on_leave(self) -> Answers:
         """Watch no longer."""
         self._chosen = ()
         yield from ()
 
-    def on_report(self, asked: Nothing) -> Answers:
+    def on_report(self) -> Answers:
         """Films and figures of the chosen runs, as the report has them."""
         known = self.known()
         sources = read_runs([known[name] for name in self._chosen if name in known])

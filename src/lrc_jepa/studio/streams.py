@@ -4,48 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from lrc_jepa.arrays import Array, Frames
-from lrc_jepa.bounds import Checked, Natural
+from lrc_jepa.bounds import Natural
 from lrc_jepa.data.quantities import measured
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models.attention import attention_maps
-from lrc_jepa.studio.messages import Answer, Answers, Nothing, Part, film, number, numbers, picture
+from lrc_jepa.studio.messages import Answer, Answers, Part, film, number, numbers, picture
 from lrc_jepa.studio.opened import Opened
 from lrc_jepa.training.streams import probe_features
 from lrc_jepa.types import Factors
 
 Side = Literal["a", "b"]
+Stream = Literal["z", "u"]
 REACH, STEPS = 2.5, 11  # standard deviations of a walk to either side, and its pictures
 
 
-@dataclass(frozen=True)
-class Which(Checked):
-    """One of the opened runs."""
-
-    run: Natural = 0
-
-
-@dataclass(frozen=True)
-class Look(Checked):
-    """Another frame on one side."""
-
-    side: Side
-    episode: Natural
-    frame: Natural
-
-
-@dataclass(frozen=True)
-class Walk(Checked):
+class Walk(NamedTuple):
     """Along a principal direction of a stream, from the frame on one side."""
 
     side: Side = "a"
-    stream: Literal["z", "u"] = "z"
+    stream: Stream = "z"
     component: Natural = 0
 
 
@@ -75,15 +59,15 @@ class Streams(Part):
         self._held: dict[str, Held] = {}
         self._walk = Walk()
 
-    def on_open(self, asked: Which) -> Answers:
+    def on_open(self, run: Natural = 0) -> Answers:
         """A run, and two of its held-out frames to begin with."""
-        self.model = one_of(self.opened, asked.run)
+        self.model = one_of(self.opened, run)
         heldout, lengths = self.model.run.split.heldout, self.model.run.store.ep_len
         for side, episode in (("a", heldout[0]), ("b", heldout[len(heldout) // 2])):
             self._hold(side, int(episode), int(lengths[episode]) // (3 if side == "a" else 2))
         yield {
             "tell": "streams.ready",
-            "run": asked.run,
+            "run": run,
             **self.model.recordings(),
             "decodes": self.model.decodes,
         }
@@ -93,48 +77,48 @@ class Streams(Part):
         yield {"tell": "streams.walks", "shares": self._shares()}  # what follows needs many frames: a moment
         for side in self._held:
             yield self._knows(side)
-        yield from self.on_walk(self._walk if self._walk.stream in self._shares() else Walk())
+        yield from self.on_walk(*(self._walk if self._walk.stream in self._shares() else Walk()))
 
-    def on_look(self, asked: Look) -> Answers:
+    def on_look(self, side: Side, episode: Natural, frame: Natural) -> Answers:
         """A side shows another frame; what is made of both changes with it."""
-        self._hold(asked.side, asked.episode, asked.frame)
-        yield self._tell(asked.side)
+        self._hold(side, episode, frame)
+        yield self._tell(side)
         yield from self._mixed()
-        yield self._knows(asked.side)
-        if asked.side == self._walk.side:
-            yield from self.on_walk(self._walk)
+        yield self._knows(side)
+        if side == self._walk.side:
+            yield from self.on_walk(*self._walk)
 
-    def on_swap(self, asked: Nothing) -> Answers:
+    def on_swap(self) -> Answers:
         """The two frames change places."""
         self._held = {side: self._held[other] for side, other in (("a", "b"), ("b", "a"))}
         for side in self._held:
             yield self._tell(side)
             yield self._knows(side)
         yield from self._mixed()
-        yield from self.on_walk(self._walk)
+        yield from self.on_walk(*self._walk)
 
-    def on_walk(self, asked: Walk) -> Answers:
+    def on_walk(self, side: Side = "a", stream: Stream = "z", component: Natural = 0) -> Answers:
         """What the decoder draws as a stream moves, and what is read from it on the way."""
-        directions = self.model.directions.get(asked.stream)
-        if not self.model.decodes or directions is None or asked.side not in self._held:
+        directions = self.model.directions.get(stream)
+        if not self.model.decodes or directions is None or side not in self._held:
             return
-        if asked.component >= len(directions.vectors):
-            raise BadInput(f"{asked.stream} has {len(directions.vectors)} directions to walk along")
-        self._walk = asked
-        factors, along = self._held[asked.side].factors, np.linspace(-REACH, REACH, STEPS)
-        moved = along[:, None] * directions.spread[asked.component] * directions.vectors[asked.component]
-        changed = self._moved(factors, asked.stream, moved)
+        if component >= len(directions.vectors):
+            raise BadInput(f"{stream} has {len(directions.vectors)} directions to walk along")
+        self._walk = Walk(side, stream, component)
+        factors, along = self._held[side].factors, np.linspace(-REACH, REACH, STEPS)
+        moved = along[:, None] * directions.spread[component] * directions.vectors[component]
+        changed = self._moved(factors, stream, moved)
         drawn = self.model.decode(changed.z[0], changed.u[0])
         assert drawn is not None  # it decodes
         yield {
             "tell": "streams.walk",
-            "side": asked.side,
-            "stream": asked.stream,
-            "component": asked.component,
-            "share": number(float(directions.share[asked.component])),
+            "side": side,
+            "stream": stream,
+            "component": component,
+            "share": number(float(directions.share[component])),
             "along": numbers(along),
             "film": film(drawn),
-            "readings": self._read(changed, [asked.stream]),
+            "readings": self._read(changed, [stream]),
         }
 
     # --- help -------------------------------------------------------------------------------------
