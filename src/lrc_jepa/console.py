@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console, JustifyMethod
@@ -54,6 +54,14 @@ def say(text: str) -> None:
 def warn(text: str) -> None:
     """One line that should be noticed."""
     console().print(f"warning: {text}", style="bold yellow", markup=False, soft_wrap=True)
+
+
+OnProgress = Callable[[int, int], None]
+"""Told how much is done, and of how much in all."""
+
+
+def silent(done: int, total: int) -> None:
+    """A progress that nobody is told of."""
 
 
 class Bar:

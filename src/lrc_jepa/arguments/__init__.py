@@ -26,6 +26,7 @@ from lrc_jepa.options import Positional as Positional
 from lrc_jepa.options import Unprefixed as Unprefixed
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,18 @@ def parse(
     chosen = {o.path: convert(o, values[o.name]) for o in options if o.name in values}
     names = {option.path: option.name for option in options}
     return Filling(chosen, names, command, " ".join(words.values())).fill(kind, default)
+
+
+def command(
+    work: Callable[[T], R],
+    kind: type[T],
+    name: str,
+    about: str,
+    examples: tuple[str, ...],
+    default: Callable[[dict[str, str]], T | None] | None = None,
+) -> Callable[[list[str]], R]:
+    """The `main` of a command: its words read as `parse` does, and what `work` makes of them."""
+    return lambda argv: work(parse(kind, argv, name, about, default, examples))
 
 
 HELP = {"-h": False, "--help": False, "--help-all": True}

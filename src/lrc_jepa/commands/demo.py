@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lrc_jepa.arguments import parse
+from lrc_jepa.arguments import command
 from lrc_jepa.bounds import Seed
 from lrc_jepa.commands import collect, examine, report, train
 from lrc_jepa.config import RunConfig
@@ -61,11 +61,6 @@ EXAMPLES = (
     "lrc demo --quick    # a look in about a minute",
     "lrc demo --literal  # then the paper's objective alone, beside it on the page",
 )
-
-
-def main(argv: list[str]) -> dict[str, Any]:
-    """Collect, train, plan, report; whatever is already there is not done again."""
-    return work(parse(DemoArgs, argv, "demo", ABOUT, examples=EXAMPLES))
 
 
 def work(args: DemoArgs) -> dict[str, Any]:
@@ -133,3 +128,6 @@ def summary(
         "train_steps": trained["steps"],
         "report": page,
     }
+
+
+main = command(work, DemoArgs, "demo", ABOUT, EXAMPLES)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lrc_jepa.arguments import parse
+from lrc_jepa.arguments import command
 from lrc_jepa.bounds import Count, Natural
 from lrc_jepa.commands.acting import ActingArgs
 from lrc_jepa.console import Bar, progress_bar, say, table, warn
@@ -54,11 +54,6 @@ class DriveArgs(ActingArgs):
     threads: Natural = 0
     """Threads of the planner; 0: as many as torch likes."""
     loop: Unprefixed[Settings] = Settings(fallback="zero")
-
-
-def main(argv: list[str]) -> dict[str, Any]:
-    """Read the words, and drive."""
-    return work(parse(DriveArgs, argv, "drive", ABOUT, DriveArgs.of_words, EXAMPLES))
 
 
 def work(args: DriveArgs) -> dict[str, Any]:
@@ -144,3 +139,6 @@ def tell(args: DriveArgs, drives: Drives, manifest: Manifest, log: Path) -> dict
         "faults": drives.faults,
         "log": str(log),
     }
+
+
+main = command(work, DriveArgs, "drive", ABOUT, EXAMPLES, DriveArgs.of_words)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lrc_jepa.arguments import Positional, parse
+from lrc_jepa.arguments import Positional, command
 from lrc_jepa.console import say
 from lrc_jepa.folders import check_writable
 from lrc_jepa.report.page import write_page
@@ -25,12 +25,7 @@ class ReportArgs:
     """Folder of the page."""
 
 
-def main(argv: list[str]) -> dict[str, Any]:
-    """Write the page and say where it is."""
-    about = "Write one self-contained HTML page about runs; runs on the same pairs are compared."
-    return work(parse(ReportArgs, argv, "report", about, examples=EXAMPLES))
-
-
+ABOUT = "Write one self-contained HTML page about runs; runs on the same pairs are compared."
 EXAMPLES = ("lrc report runs/first", "lrc report runs/lrc runs/lwm --theory theory --out compared")
 
 
@@ -40,3 +35,6 @@ def work(args: ReportArgs) -> dict[str, Any]:
     page = write_page([unpacked(run) for run in args.runs], args.out, [args.theory] if args.theory else [])
     say(f"report: {page}")
     return {"report": str(page), "runs": [str(run) for run in args.runs]}
+
+
+main = command(work, ReportArgs, "report", ABOUT, EXAMPLES)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lrc_jepa.arguments import parse
+from lrc_jepa.arguments import command
 from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import changed_fields
 from lrc_jepa.console import say, table
@@ -23,6 +23,7 @@ from lrc_jepa.shipped import unpacked
 from lrc_jepa.training.log import read_metrics
 from lrc_jepa.training.resume import UPKEEP
 
+ABOUT = "Show what every kept run has reached; --keep adds runs, a row each, for a repository."
 EXAMPLES = (
     "lrc results",
     "lrc results --keep runs/first runs/second --folder results",
@@ -50,12 +51,6 @@ class ResultsArgs:
     """Draw what is shown into this SVG file."""
     curve: Path | None = None
     """Draw success against the looks of the episodes, a line for each system of one world, into this SVG file."""
-
-
-def main(argv: list[str]) -> list[dict[str, Any]]:
-    """Keep what was asked for, then show the summary of everything kept."""
-    about = "Show what every kept run has reached; --keep adds runs, a row each, for a repository."
-    return work(parse(ResultsArgs, argv, "results", about, examples=EXAMPLES))
 
 
 def work(args: ResultsArgs) -> list[dict[str, Any]]:
@@ -106,3 +101,6 @@ def keep_runs(runs: Sequence[Path], folder: Path) -> None:
         append_kept(folder / f"{file_name(f'{row.world}-{row.appearance}')}.jsonl", row)
     before = f", {len(rows) - len(new)} of them before" if len(new) < len(rows) else ""
     say(f"kept {len(rows)} runs in {folder}{before}")
+
+
+main = command(work, ResultsArgs, "results", ABOUT, EXAMPLES)

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from lrc_jepa.arguments import parse
+from lrc_jepa.arguments import command
 from lrc_jepa.bounds import Positive, Range
 from lrc_jepa.commands.acting import ActingArgs
 from lrc_jepa.config import PlanConfig
@@ -41,11 +41,6 @@ class ServeArgs(ActingArgs):
     """The search; what is left out is as the run's own recipe says:"""
 
 
-def main(argv: list[str]) -> dict[str, Any]:
-    """Read the words, and serve until Ctrl-C."""
-    return work(parse(ServeArgs, argv, "serve", ABOUT, ServeArgs.of_words, EXAMPLES))
-
-
 def work(args: ServeArgs) -> dict[str, Any]:
     """Load, check, say where, serve."""
     for module in ("websockets", "msgpack"):
@@ -74,3 +69,6 @@ def work(args: ServeArgs) -> dict[str, Any]:
     finally:
         server.close()
     return {"run": str(args.run), "answered": server.answered, "refused": server.refused}
+
+
+main = command(work, ServeArgs, "serve", ABOUT, EXAMPLES, ServeArgs.of_words)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lrc_jepa import shipped
-from lrc_jepa.arguments import Positional, parse
+from lrc_jepa.arguments import Positional, command
 from lrc_jepa.commands.results import kept_row
 from lrc_jepa.console import say
 from lrc_jepa.data.store import Store
@@ -23,6 +23,10 @@ from lrc_jepa.report.tables import Table
 from lrc_jepa.run import Run
 from lrc_jepa.training.checkpoint import save_checkpoint
 
+ABOUT = (
+    "Make a trained run one of the models that come with the library: its weights without the optimiser's "
+    "state, and a card with what it reached."
+)
 EXAMPLES = ("lrc ship runs/first --name tworoom",)
 LIMIT = 12_000_000  # bytes of all shipped models together
 
@@ -37,15 +41,6 @@ class ShipArgs:
     """What it is called: lrc_jepa.load(NAME), lrc plan NAME; left out: the run's world."""
     to: Path | None = None
     """Folder of such models; left out: the library's own."""
-
-
-def main(argv: list[str]) -> dict[str, Any]:
-    """Write the model and its card."""
-    about = (
-        "Make a trained run one of the models that come with the library: its weights without the optimiser's "
-        "state, and a card with what it reached."
-    )
-    return work(parse(ShipArgs, argv, "ship", about, examples=EXAMPLES))
 
 
 def work(args: ShipArgs) -> dict[str, Any]:
@@ -118,3 +113,6 @@ Held-out pairs that are not trivial, criterion and planner of the recipe. Its ep
 Weights sha256 {checkpoint.digest[:16]}, configuration {origin["config_hash"]}, data {run.store.digest()}.
 MIT licence, as the library.
 """
+
+
+main = command(work, ShipArgs, "ship", ABOUT, EXAMPLES)

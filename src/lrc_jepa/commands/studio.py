@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from lrc_jepa import shipped
-from lrc_jepa.arguments import parse
+from lrc_jepa.arguments import command
 from lrc_jepa.bounds import Range
 from lrc_jepa.console import say
 from lrc_jepa.errors import BadInput
@@ -45,11 +45,6 @@ class StudioArgs:
     """Only print the address."""
 
 
-def main(argv: list[str]) -> dict[str, Any]:
-    """Serve until Ctrl-C."""
-    return work(parse(StudioArgs, argv, "studio", ABOUT, examples=EXAMPLES))
-
-
 def default_run() -> Path:
     """What is opened where no run is named: the model that comes with the library, or the demo's."""
     if SHIPPED in shipped.names():
@@ -78,3 +73,6 @@ def work(args: StudioArgs) -> dict[str, Any]:
             webbrowser.open(where)
         serve(studio, listening)
     return {"address": where, "runs": [str(one.run.folder) for one in studio.contents.models]}
+
+
+main = command(work, StudioArgs, "studio", ABOUT, EXAMPLES)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lrc_jepa.arguments import parse
+from lrc_jepa.arguments import command
 from lrc_jepa.commands import report
 from lrc_jepa.commands.completing import complete
 from lrc_jepa.commands.grid import Cell, SweepArgs, cells_of, jobs_of, of_words
@@ -33,11 +33,6 @@ EXAMPLES = (
     "lrc sweep docs/sweep.yaml --jobs 2 --threads 1",
     "lrc sweep docs/sweep.yaml --dry-run    # what is done, what is left, and how long it will take",
 )
-
-
-def main(argv: list[str]) -> dict[str, Any]:
-    """Everything that is missing, then the page."""
-    return work(parse(SweepArgs, argv, "sweep", ABOUT, of_words, EXAMPLES))
 
 
 def work(args: SweepArgs) -> dict[str, Any]:
@@ -101,3 +96,6 @@ def conclude(args: SweepArgs, cells: Mapping[str, Cell], failed: dict[str, str])
     if not whole:
         raise BadInput(f"no run was finished: {next(iter(failed.values()))}")
     return answer
+
+
+main = command(work, SweepArgs, "sweep", ABOUT, EXAMPLES, of_words)

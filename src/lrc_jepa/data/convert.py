@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
+from lrc_jepa.console import OnProgress, silent
 from lrc_jepa.data.storage import Storage, grow
 from lrc_jepa.data.store import Store, check_target
 from lrc_jepa.errors import BadInput
@@ -16,12 +16,7 @@ BLOCK = 256  # frames held at a time
 
 
 def convert(
-    store: Store,
-    out: Path,
-    storage: Storage,
-    *,
-    overwrite: bool = False,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    store: Store, out: Path, storage: Storage, *, overwrite: bool = False, progress: OnProgress = silent
 ) -> None:
     """Write the episodes of a store to a new one at `out`, frames kept as `storage` says.
 

@@ -6,13 +6,14 @@ each episode and what is known of the data go along; pictures that are JPEG are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
+from lrc_jepa.console import OnProgress, silent
 from lrc_jepa.data.jpeg import JpegColumn, JpegFrames
 from lrc_jepa.data.storage import Growing, grow
 from lrc_jepa.data.store import Store, check_target, write_index
@@ -23,7 +24,6 @@ BLOCK = 256  # rows held at a time
 MADE_ANEW = ("format", "versions", "columns", "index", "coverage")  # of meta.json
 ESSENTIAL = ("action", "state")  # columns that must be alike; of the others those are kept that are
 FROM, DATASET = "ep_from", "ep_dataset"  # each episode's number before, and of several datasets which one
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def write_pieces(
     meta: dict[str, Any],
     *,
     overwrite: bool = False,
-    progress: Progress = lambda done, total: None,
+    progress: OnProgress = silent,
 ) -> None:
     """Write pieces, one episode each, to a new dataset at `out`."""
     if not pieces:

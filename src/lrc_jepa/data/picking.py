@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
+from lrc_jepa.console import OnProgress, silent
 from lrc_jepa.data.findings import numbers
 from lrc_jepa.data.store import Store
 from lrc_jepa.data.validate import validate
@@ -49,9 +50,7 @@ def read_list(path: Path) -> list[str]:
     return [word for line in lines for word in re.split(r"[,\s\[\]]+", line.partition("#")[0]) if word]
 
 
-def marked(
-    store: Store, by: Iterable[str], progress: Callable[[int, int], None] = lambda done, total: None
-) -> tuple[int, ...]:
+def marked(store: Store, by: Iterable[str], progress: OnProgress = silent) -> tuple[int, ...]:
     """Episodes with findings of these severities (error, warning) or checks (frames, times, ...)."""
     wanted = set(by)
     findings = validate(store, progress).findings

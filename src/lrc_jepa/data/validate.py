@@ -15,6 +15,7 @@ from PIL import Image, ImageDraw
 
 from lrc_jepa.arrays import Array
 from lrc_jepa.config import ClipConfig
+from lrc_jepa.console import OnProgress, silent
 from lrc_jepa.data.alignment import WIDEST_STATE, check_alignment
 from lrc_jepa.data.findings import Finding, Report, Severity, numbers
 from lrc_jepa.data.jpeg import JpegFrames
@@ -44,7 +45,7 @@ class Survey:
     sha256: str  # of all frames
 
 
-def survey(store: Store, progress: Callable[[int, int], None]) -> Survey:
+def survey(store: Store, progress: OnProgress) -> Survey:
     """Read every frame once."""
     rows = len(store.pixels)
     darkest, flat = np.zeros(rows, np.uint8), np.zeros(rows, bool)
@@ -291,7 +292,7 @@ CHECKS: tuple[Callable[[Store, Survey], Checked], ...] = (
 ORDER = {"error": 0, "warning": 1, "note": 2}
 
 
-def validate(store: Store, progress: Callable[[int, int], None] = lambda done, total: None) -> Report:
+def validate(store: Store, progress: OnProgress = silent) -> Report:
     """Run every check; the worst findings come first."""
     seen = survey(store, progress)
     findings: list[Finding] = []

@@ -70,32 +70,28 @@ class Hub:
     """Of the original's model.safetensors."""
     config: Callable[[EncoderConfig], dict[str, Any]]
     """The declared shape in the words of the family's own configuration."""
-    network: Callable[[Any], nn.Module]
-    """The part that makes tokens."""
     read: Read
+    network: Callable[[Any], nn.Module] = lambda model: model
+    """The part that makes tokens."""
+
+
+def _transformer(shape: EncoderConfig) -> dict[str, Any]:
+    """What every family calls the same."""
+    return {
+        "hidden_size": shape.width,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "patch_size": shape.patch,
+    }
 
 
 def _dinov2_config(shape: EncoderConfig) -> dict[str, Any]:
     # Published weights have positions for 518 pixels; transformers interpolates them.
-    return {
-        "hidden_size": shape.width,
-        "num_hidden_layers": shape.layers,
-        "num_attention_heads": shape.heads,
-        "mlp_ratio": shape.mlp // shape.width,
-        "patch_size": shape.patch,
-        "image_size": 518,
-    }
+    return {**_transformer(shape), "mlp_ratio": shape.mlp // shape.width, "image_size": 518}
 
 
 def _vjepa2_config(shape: EncoderConfig) -> dict[str, Any]:
-    return {
-        "hidden_size": shape.width,
-        "num_hidden_layers": shape.layers,
-        "num_attention_heads": shape.heads,
-        "mlp_ratio": shape.mlp / shape.width,
-        "patch_size": shape.patch,
-        "crop_size": shape.side,
-    }
+    return {**_transformer(shape), "mlp_ratio": shape.mlp / shape.width, "crop_size": shape.side}
 
 
 def _dinov2_tokens(network: Any, pixels: Tensor) -> Tensor:
@@ -123,7 +119,6 @@ HUB: dict[str, Hub] = {
         revision="ed25f3a31f01632728cabb09d1542f84ab7b0056",
         sha256="ae1e99fcefd534ed978cdeb8326f08030c96e28b7a81ffcbc98a857c84d14be1",
         config=_dinov2_config,
-        network=lambda model: model,
         read=_dinov2_tokens,
     ),
     "vjepa2": Hub(
@@ -132,8 +127,8 @@ HUB: dict[str, Hub] = {
         revision="b3c1679b7c34d3255ef3547f27c7b226aefab26f",
         sha256="25466aef85727d16546c6cf8c99f12fcfad9cbca8225d45f23685e2e025b786b",
         config=_vjepa2_config,
-        network=lambda model: model.encoder,
         read=_vjepa2_tokens,
+        network=lambda model: model.encoder,
     ),
 }
 
@@ -249,11 +244,9 @@ def _from_hub(source: BackboneName, shape: EncoderConfig) -> Frozen:
         raise BadInput(f"{what} cannot be read ({str(error).splitlines()[0]})") from None
     if info["missing_keys"]:
         raise BadInput(f"{what} lacks {len(info['missing_keys'])} of the weights that its config asks for")
-    for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "patch_size"):
-        if getattr(model.config, key) != (asked := hub.config(shape)[key]):
-            raise BadInput(
-                f"{what} has {key} {getattr(model.config, key)}, the run's model.encoder says {asked}"
-            )
+    for key, asked in _transformer(shape).items():
+        if (own := getattr(model.config, key)) != asked:
+            raise BadInput(f"{what} has {key} {own}, the run's model.encoder says {asked}")
     return Frozen(hub.network(model), hub.read, f"{source.kind}:{source.where}", fingerprint)
 
 

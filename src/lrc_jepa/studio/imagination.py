@@ -116,7 +116,7 @@ class Dream:
 
     def _readings(self, at: int) -> dict[str, Array]:
         flat = self.states[at].flatten(1).cpu().numpy()
-        return {name: reading(flat)[0] for name, reading in self.model.readings.get("z", {}).items()}
+        return {name: reading.readout(flat)[0] for name, reading in self.model.readings.get("z", {}).items()}
 
     def _point(self, at: int, handle: str) -> Any:
         points = self.model.points(self.states[at], handle)

@@ -43,10 +43,6 @@ class Reading:
     """Mean distance of what is read from what is true, in the quantity's unit."""
     r2: float
 
-    def __call__(self, features: Array) -> Array:
-        """Features (n,d) -> values (n,q)."""
-        return self.readout(features)
-
 
 @dataclass(frozen=True)
 class Sample:
@@ -187,7 +183,7 @@ class Opened:
         reading = self.readings.get("z", {}).get(held.quantity) if held else None
         if held is None or reading is None:
             return None
-        return held.seen(reading(states.flatten(1).cpu().numpy()))
+        return held.seen(reading.readout(states.flatten(1).cpu().numpy()))
 
     def row_of(self, episode: int, frame: int) -> int:
         """Where a stored frame lies, which must exist."""

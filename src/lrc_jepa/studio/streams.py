@@ -168,7 +168,7 @@ class Streams(Part):
         return {
             stream: {
                 name: {
-                    "value": numbers(reading(features[stream])),
+                    "value": numbers(reading.readout(features[stream])),
                     "error": number(reading.error),
                     "r2": number(reading.r2),
                 }

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lrc_jepa.console import OnProgress, silent
 from lrc_jepa.data.exporters.lerobot import export_lerobot
 from lrc_jepa.data.exporters.swm import export_swm
 from lrc_jepa.data.store import Store
@@ -15,12 +16,7 @@ EXPORTS: dict[str, Callable[..., Any]] = {"swm-hdf5": export_swm, "lerobot": exp
 
 
 def export_dataset(
-    store: Store,
-    out: Path,
-    *,
-    format: str,
-    overwrite: bool = False,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    store: Store, out: Path, *, format: str, overwrite: bool = False, progress: OnProgress = silent
 ) -> None:
     """Write a store as stable-worldmodel HDF5 (a file) or as LeRobot v3.0 (a folder).
 

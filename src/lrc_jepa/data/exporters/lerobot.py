@@ -13,6 +13,7 @@ import numpy as np
 
 from lrc_jepa import __version__
 from lrc_jepa.arrays import Array
+from lrc_jepa.console import OnProgress
 from lrc_jepa.data.exporters.naming import Naming
 from lrc_jepa.data.importers.formats.lerobot import OWN
 from lrc_jepa.data.store import Store
@@ -287,7 +288,7 @@ class _Export:
         }
 
 
-def export_lerobot(store: Store, out: Path, *, overwrite: bool, progress: Callable[[int, int], None]) -> None:
+def export_lerobot(store: Store, out: Path, *, overwrite: bool, progress: OnProgress) -> None:
     """Write the store as a LeRobot v3.0 dataset."""
     need("pyarrow", "writing LeRobot datasets")
     if out.is_dir() and any(out.iterdir()) and not (out / "meta" / "info.json").is_file():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lrc_jepa.console import OnProgress
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.extras import later
@@ -22,7 +22,7 @@ else:
 ROWS = 256  # written at a time
 
 
-def export_swm(store: Store, out: Path, *, overwrite: bool, progress: Callable[[int, int], None]) -> None:
+def export_swm(store: Store, out: Path, *, overwrite: bool, progress: OnProgress) -> None:
     """Every column as (rows, ...), a chunk per row, with `ep_len`, `ep_offset`, `ep_idx`, `step_idx`."""
     if out.suffix not in (".h5", ".hdf5"):
         raise BadInput(f"{out} must end in .h5 or .hdf5: this format is a single file")
@@ -77,7 +77,7 @@ class _Sink(io.RawIOBase):
         return self.file.tell()
 
 
-def _write(store: Store, file: h5py.File, sink: _Sink, progress: Callable[[int, int], None]) -> None:
+def _write(store: Store, file: h5py.File, sink: _Sink, progress: OnProgress) -> None:
     rows = len(store.pixels)
     for name, values in store.columns.items():
         growing = (None, *values.shape[1:])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lrc_jepa.console import OnProgress, silent
 from lrc_jepa.data.budget import memory_limit
 from lrc_jepa.data.importers.base import Source
 from lrc_jepa.data.importers.cameras import open_cameras
@@ -111,7 +112,7 @@ def import_dataset(
     overwrite: bool = False,
     resume: bool = False,
     storage: Storage = RAW,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: OnProgress = silent,
     recognise: Recogniser = nobody,
     **wishes: Any,
 ) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import math
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
+from lrc_jepa.console import OnProgress
 from lrc_jepa.data.frames import Crop, to_square
 from lrc_jepa.data.importers.base import Source, json_number, numeric
 from lrc_jepa.data.importers.import_options import NO_WORLD, Options
@@ -102,7 +103,7 @@ class Conversion:
         self,
         source: Source,
         options: Options,
-        progress: Callable[[int, int], None],
+        progress: OnProgress,
         known: Simulated | None = None,
     ) -> None:
         self.source, self.options, self.progress, self.known = source, options, progress, known
