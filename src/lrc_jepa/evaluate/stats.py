@@ -26,15 +26,6 @@ def wilson(successes: int, trials: int, z: float = Z95) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Proportion:
-    """A share with the ends of its interval."""
-
-    rate: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class Paired:
     """Two systems on the same pairs."""
 

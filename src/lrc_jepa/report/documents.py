@@ -14,7 +14,6 @@ from statistics import fmean
 from typing import Any
 
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.stats import Proportion
 from lrc_jepa.report import figures
 from lrc_jepa.report.canvas import Drawing
 from lrc_jepa.report.names import percent
@@ -92,11 +91,8 @@ def wanted(lines: Sequence[Line], asked: str, where: str = "results") -> list[Li
 def results_figure(lines: Sequence[Line]) -> Drawing:
     """Success of every line with its interval; a tick is what random actions reach."""
     bars = [
-        figures.Bar(
-            f"{line['world']} {line['appearance']}, {name_of(line)}",
-            line["system"],
-            Proportion(line["success_mean"] or 0.0, line["wilson_low"], line["wilson_high"]),
-            floor=line["random_success"],
+        figures.Bar.of_kept(
+            f"{line['world']} {line['appearance']}, {name_of(line)}", line, line["random_success"]
         )
         for line in lines
     ]

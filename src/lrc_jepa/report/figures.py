@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import ScalarFormatter
 
-from lrc_jepa.evaluate.stats import Proportion
-from lrc_jepa.evaluate.success import ControlSummary
 from lrc_jepa.records import OpenLoop, StressTrend, Variant
 from lrc_jepa.report import paper
 from lrc_jepa.report.canvas import (
@@ -38,10 +37,17 @@ class Bar:
 
     label: str
     system: str
-    summary: ControlSummary | Proportion
+    success: tuple[float, float, float]
+    """Its share, and the ends of its interval."""
     printed: float | None = None
     floor: float | None = None
     """What random actions reach on the same pairs."""
+
+    @classmethod
+    def of_kept(cls, label: str, line: Mapping[str, Any], floor: float | None = None) -> Bar:
+        """The bar of a line of kept results."""
+        success = line["success_mean"] or 0.0, line["wilson_low"], line["wilson_high"]
+        return cls(label, line["system"], success, floor=floor)
 
 
 def success_bars(bars: Sequence[Bar], title: str) -> Drawing:
@@ -50,12 +56,12 @@ def success_bars(bars: Sequence[Bar], title: str) -> Drawing:
         axes = drawn.axes[0]
         axes.set_title(title, loc="left")
         for index, bar in enumerate(bars):
-            s = bar.summary
-            axes.barh(index, 100 * s.rate, color=colour(bar.system), height=0.62)
-            axes.plot([100 * s.low, 100 * s.high], [index, index], color="white", lw=4)
-            axes.plot([100 * s.low, 100 * s.high], [index, index], color=INK, lw=1.4)
-            axes.text(100 * s.high + 2, index, f"{100 * s.rate:.0f}%", va="center")
-            drawn.note(axes, bar.label, index, s.rate, (s.low, s.high))
+            rate, low, high = bar.success
+            axes.barh(index, 100 * rate, color=colour(bar.system), height=0.62)
+            axes.plot([100 * low, 100 * high], [index, index], color="white", lw=4)
+            axes.plot([100 * low, 100 * high], [index, index], color=INK, lw=1.4)
+            axes.text(100 * high + 2, index, f"{100 * rate:.0f}%", va="center")
+            drawn.note(axes, bar.label, index, rate, (low, high))
             if bar.printed is not None:
                 axes.plot([100 * bar.printed], [index], "D", color=INK, mfc="white", ms=6)
                 drawn.note(axes, f"{bar.label}, paper", index, bar.printed)

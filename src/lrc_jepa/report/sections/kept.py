@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.evaluate.kept import by_group, newest, summarize_kept
-from lrc_jepa.evaluate.stats import Proportion, seeded_difference
+from lrc_jepa.evaluate.stats import seeded_difference
 from lrc_jepa.records import Kept, only
 from lrc_jepa.report import figures
 from lrc_jepa.report.canvas import Drawing
@@ -37,9 +37,7 @@ def section(sources: Sequence[RunRows]) -> Section | None:
         names = _names(lines)
         stem = file_name(f"kept-{rows[0].world}-{rows[0].appearance}", drawn)
         tables += [_reached(lines, names, stem), *_compared(rows, names, f"paired-{stem}")]
-        bars = [
-            figures.Bar(name, line["system"], _share(line)) for name, line in zip(names, lines, strict=True)
-        ]
+        bars = [figures.Bar.of_kept(name, line) for name, line in zip(names, lines, strict=True)]
         drawn[stem] = figures.success_bars(bars, place)
     return Section("Systems over seeds", NOTE, tables, drawn)
 
@@ -59,10 +57,6 @@ def _names(lines: Sequence[dict[str, Any]]) -> list[str]:
         " ".join(filter(None, (line["system"], line["variant"], f"{line['steps']} steps" * steps)))
         for line in lines
     ]
-
-
-def _share(line: dict[str, Any]) -> Proportion:
-    return Proportion(line["success_mean"] or 0.0, line["wilson_low"], line["wilson_high"])
 
 
 def _reached(lines: Sequence[dict[str, Any]], names: Sequence[str], stem: str) -> Table:

@@ -149,7 +149,8 @@ def section(sources: Sequence[RunRows]) -> Section | None:
             printed = _printed(actor)
             value = printed.values[0] if printed else None
             system = actor.source.system if actor.is_system else actor.label
-            bars.append(figures.Bar(actor.label, system, actor.summary, value))
+            success = actor.summary.rate, actor.summary.low, actor.summary.high
+            bars.append(figures.Bar(actor.label, system, success, value))
         tables += [_table(group, name), *_comparisons(group, name.replace("success", "paired"))]
         drawn[name] = figures.success_bars(bars, f"{row.world}, {row.appearance}, {own.pairs} pairs")
         for actor in (a for a in group if a.is_system):
