@@ -12,7 +12,8 @@ import multiprocessing
 import shutil
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -288,21 +289,36 @@ def _answer(pipe: Any, plan: Plan, folder: Path) -> None:
     pipe.close()
 
 
-def run_apart(plan: Plan, folder: Path, tell: Callable[[str], None]) -> dict[str, Tally]:
-    """`run_cases` for every format in a fresh process; each tally is told as it comes."""
+@contextmanager
+def apart(plan: Plan, folder: Path) -> Iterator[Callable[[str], Tally]]:
+    """`run_cases` for one format after the other in a fresh process; gives what waits for the tally of a format."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_answer, args=(theirs, plan, folder))
     process.start()
     theirs.close()
     found: dict[str, Tally] = {}
-    tell(HEADING)
+
+    def tally_of(name: str) -> Tally:
+        while name not in found:
+            done, found[done] = ours.recv()
+        return found[name]
+
     try:
-        while len(found) < len(plan):
-            name, found[name] = ours.recv()
-            tell(found[name].line(name))
+        yield tally_of
     finally:
+        process.kill()
         process.join()
+
+
+def run_apart(plan: Plan, folder: Path, tell: Callable[[str], None]) -> dict[str, Tally]:
+    """All formats; each tally is told as it comes."""
+    found: dict[str, Tally] = {}
+    tell(HEADING)
+    with apart(plan, folder) as tally_of:
+        for name in plan:
+            found[name] = tally_of(name)
+            tell(found[name].line(name))
     everything = Tally()
     for tally in found.values():
         everything.add(tally)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import resource
 import signal
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 PROCESSOR_SECONDS = 60  # a case takes well under one
@@ -24,7 +26,7 @@ class Ended:
 
     answer: Any  # what the work returned; None when it did not get so far
     error: str  # its traceback, or the signal that ended it; empty when all is well
-    grew: int  # bytes of memory taken at most, beyond those at the start
+    grew: int  # bytes of memory taken at most, beyond those at the start; pages of files are not counted
     seconds: float  # of processor time
 
 
@@ -32,18 +34,25 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+def _of_files() -> int:
+    """Bytes of files that lie in memory, libraries among them: a child has them only once it touches them."""
+    status = Path("/proc/self/status")
+    found = re.search(r"RssFile:\s+(\d+) kB", status.read_text()) if status.exists() else None
+    return int(found[1]) * 1024 if found else 0
+
+
 def _child(work: Callable[[], Any], pipe: int, seconds: int) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(PATIENCE)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    before = _peak()
+    before, files = _peak(), _of_files()
     try:
         answer, error = work(), ""
     except BaseException:  # noqa: BLE001 (the parent judges)
         answer, error = None, traceback.format_exc()
     with os.fdopen(pipe, "wb") as out:
-        pickle.dump((answer, error, _peak() - before), out)
+        pickle.dump((answer, error, _peak() - before - max(0, _of_files() - files)), out)
 
 
 def in_child(work: Callable[[], Any], seconds: int = PROCESSOR_SECONDS) -> Ended:

@@ -23,13 +23,14 @@ import made_formats as made
 import numpy as np
 import pytest
 from damaged_cases import (
+    HEADING,
     KINDS,
     LENGTHS,
     SECONDS,
+    apart,
     holds_secret,
     make_sandbox,
     one_sentence,
-    run_apart,
 )
 from forked import in_child
 from hostile_pickles import CANARY, acting_pickles
@@ -39,15 +40,16 @@ from lrc_jepa.data.store import Store, StoreWriter
 from lrc_jepa.data.validate import frame_strip, validate
 from lrc_jepa.errors import BadInput
 
+PLAN = {name: range(kind.cases // 4) for name, kind in KINDS.items()}
 STORE_CASES = 400
 
 
-@pytest.fixture
-def folder(tmp_path):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
     """In memory where there is such a place: thousands of small files are made and removed."""
     memory = Path("/dev/shm")
     if not os.access(memory, os.W_OK) or shutil.disk_usage(memory).free < 1e9:
-        yield tmp_path
+        yield tmp_path_factory.mktemp("damaged")
         return
     with tempfile.TemporaryDirectory(dir=memory) as made_here:
         yield Path(made_here)
@@ -58,14 +60,19 @@ def _tell(capsys, text: str) -> None:
         sys.stdout.write(text + "\n")
 
 
-def test_damaged_datasets(folder, capsys):
-    plan = {name: range(kind.cases // 4) for name, kind in KINDS.items()}
-    found = run_apart(plan, folder, partial(_tell, capsys))
-    failures = [failure for tally in found.values() for failure in tally.failures]
-    assert not failures, "\n".join(failures)
-    for name, tally in found.items():
-        assert tally.outcomes.total() == len(plan[name])
-        assert tally.slowest < SECONDS and tally.outcomes["refused"] > len(plan[name]) / 4
+@pytest.fixture(scope="module")
+def tally_of(folder):
+    with apart(PLAN, folder) as found:
+        yield found
+
+
+@pytest.mark.parametrize("name", PLAN)
+def test_damaged_datasets(name, tally_of, capsys):
+    tally = tally_of(name)
+    _tell(capsys, f"\n{HEADING}\n{tally.line(name)}")
+    assert not tally.failures, "\n".join(tally.failures)
+    assert tally.outcomes.total() == len(PLAN[name])
+    assert tally.slowest < SECONDS and tally.outcomes["refused"] > len(PLAN[name]) / 4
 
 
 def test_damaged_stores(folder, capsys):

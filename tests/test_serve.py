@@ -72,6 +72,11 @@ def place(opened):
         yield server, f"ws://127.0.0.1:{port}"
 
 
+def plain(address):
+    """A connection that keeps to no client's manners."""
+    return connect(address, compression=None, max_size=None, proxy=None, open_timeout=60, ping_timeout=None)
+
+
 @pytest.fixture
 def frames(store):
     return np.array(store.pixels[:40])
@@ -199,7 +204,7 @@ def get(port, path, token=""):
     if token:
         request.add_header("Authorization", f"Api-Key {token}")
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -274,7 +279,7 @@ def malformed(frames):
 def test_a_thousand_malformed_messages_get_a_sentence_each_and_end_nothing(place, frames):
     server, address = place
     before = server.refused
-    with Client(address) as honest, connect(address, compression=None, max_size=None, proxy=None) as liar:
+    with Client(address) as honest, plain(address) as liar:
         unpack(liar.recv())
         good = honest.infer({"image": frames[0], "goal": frames[30]})["distance"]
         messages = malformed(frames)
@@ -289,7 +294,7 @@ def test_a_thousand_malformed_messages_get_a_sentence_each_and_end_nothing(place
 
 
 def test_a_message_that_is_too_long_closes_that_connection_alone(place, frames):
-    with Client(place[1]) as honest, connect(place[1], compression=None, max_size=None, proxy=None) as liar:
+    with Client(place[1]) as honest, plain(place[1]) as liar:
         liar.recv()
         with pytest.raises(WebSocketException):  # by the server, maybe before all of it was sent
             liar.send(b"\0" * (17 * 2**20))
@@ -337,7 +342,7 @@ def test_the_client_needs_no_torch():
         "except BadInput as error: print('there is no policy' in str(error))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=550, check=True
     )
     assert done.stdout == "True\n"
 
