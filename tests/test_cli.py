@@ -219,6 +219,7 @@ def test_module_runs_as_a_program(module):
 def test_torchrun_trains_in_two_processes(store, tmp_path):
     """The way to several machines that docs/training.md names."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    torchrun += ["--local-addr", "127.0.0.1"]  # whether or not this machine's name leads anywhere
     words = [
         "tworoom-lrc-debug",
         "--data",
