@@ -39,6 +39,7 @@ def refused(*argv, capsys, match):
 def test_help_names_every_command(capsys):
     code, out, _ = lrc("--help", capsys=capsys)
     assert code == 0 and all(name in out for name in cli.commands())
+    assert "0 done, 1 jobs of a sweep failed, 2 bad input, 3 training diverged" in " ".join(out.split())
 
 
 @pytest.mark.parametrize("command", list(cli.commands()))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,7 +18,7 @@ from conftest import DEBUG
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from test_plan import Walk
 
-from lrc_jepa.commands import ablate, examine, nuisance, stress
+from lrc_jepa.commands import ablate, examine, nuisance, stress, variants
 from lrc_jepa.commands.train import ensure_trained
 from lrc_jepa.config import ClipConfig
 from lrc_jepa.config_tree import with_value
@@ -442,6 +443,29 @@ def test_ablation_trains_once_and_reuses(ablated, tmp_path):
     assert {"mse", "psnr", "recall@1", "rank", "ridge r, agent_position"} <= set(first["rows"][0]["figures"])
     with pytest.raises(BadInput, match="no config field"):
         ablated("model.colour", "--values", "1")
+    with pytest.raises(BadInput, match="seeds are varied by --seeds"):
+        ablated("train.seed", "--values", "1", "2")
+
+
+def test_a_run_that_another_has_just_made_is_taken_under_its_name(store, tmp_path, monkeypatch):
+    study = variants.Study("ablation", tmp_path, variants.Protocol(0, 4), {})
+    work = variants.Measurement(study, variants.Variant(DEBUG, store.path, {"value": "1"}))
+    other, taken = tmp_path / f"other-{work.trained}", []
+
+    @contextmanager
+    def waited(target, *, wait):
+        other.mkdir()  # while this one waits for the lock
+        yield
+
+    def trained(config, data, folder, device):
+        taken.append(folder)
+        raise BadInput("enough")
+
+    monkeypatch.setattr(variants, "hold", waited)
+    monkeypatch.setattr(variants, "ensure_trained", trained)
+    with pytest.raises(BadInput, match="enough"):
+        work.do()
+    assert taken == [other]
 
 
 def test_an_ablation_is_of_its_own_data_recipe_and_settings(ablated, varied, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import load_file
 from test_cli import lrc, refused
 
-from lrc_jepa.commands import sweep
+from lrc_jepa.commands import sweep, works
 from lrc_jepa.commands.grid import SweepArgs, cells_of, jobs_of, of_words, parts_of
 from lrc_jepa.commands.job import read_work
 from lrc_jepa.errors import BadInput, Terminated
@@ -250,6 +250,31 @@ def test_jobs_wait_for_those_they_need_and_a_failure_reaches_only_those(executor
     assert failures == {"b": "b is bad", "e": "it needs b, which failed"}
     order = log.read_text()
     assert sorted(order) == list("acdf") and order.index("a") < order.index("c") < order.index("d")
+
+
+def test_a_damaged_run_is_named_and_the_rest_goes_on_and_a_dry_run_writes_nothing(
+    datasets, tmp_path, here, monkeypatch
+):
+    monkeypatch.setattr(sweep.report, "work", lambda args: {"report": ""})
+    monkeypatch.setattr(works, "FILMS", 0)
+    args = SweepArgs(**SMALL, systems=("lwm",), seeds=(0, 1), datasets=datasets, out=tmp_path / "s")
+    assert sweep.work(args)["failed"] == {}
+    shutil.rmtree(tmp_path / "s" / "pairs")
+
+    def files():
+        return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    before, first = files(), here[0]
+    told = sweep.work(replace(args, dry_run=True))
+    assert files() == before and not (tmp_path / "s" / "pairs").exists()
+    # Both are trained: what is left is to draw the pairs and look whether they were reached.
+    assert told["done"] == ["data-tworoom-clean"] and told["seconds"] <= 2 * 5 + 2 * 3 * works.PAIR_S
+    (newest_checkpoint(tmp_path / "s" / "runs" / first) / "model.safetensors").write_bytes(b"damaged")
+    assert sweep.work(replace(args, dry_run=True))["done"] == ["data-tworoom-clean"]
+    here.clear()
+    answer = sweep.work(args)
+    assert list(answer["failed"]) == [first] and answer["exit_code"] == 1 and len(here) == 2
+    assert "model.safetensors" in answer["failed"][first]
 
 
 class Interrupting:

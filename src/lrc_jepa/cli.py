@@ -70,7 +70,7 @@ def usage() -> str:
             *lines,
             "",
             "lrc COMMAND --help tells more. --json on any command prints its result as one JSON object.",
-            "Exit codes: 0 done, 2 bad input, 3 training diverged, 130 or 143 stopped and saved.",
+            "Exit codes: 0 done, 1 jobs of a sweep failed, 2 bad input, 3 training diverged, 130 or 143 stopped and saved.",
         ]
     )
 

@@ -55,6 +55,8 @@ def main(argv: list[str]) -> dict[str, Any]:
     about = "Vary one field of a recipe: train, measure, show a table; finished parts are not done again."
     args = parse(AblateArgs, argv, "ablate", about, examples=EXAMPLES)
     field, standard = NAMED.get(args.what, (args.what, ()))
+    if field == "train.seed":
+        raise BadInput("seeds are varied by --seeds: every value of a field is trained with each of them")
     values = args.values or standard
     if not values:
         raise BadInput(f"say which values {field} should take: --values A B ...")

@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lrc_jepa.console import progress_bar, say, warn
+from lrc_jepa.errors import BadInput
 from lrc_jepa.jobs.clock import Clock, duration
 from lrc_jepa.jobs.executors import Executor
 from lrc_jepa.jobs.job import Ended, Job
 from lrc_jepa.jobs.schedule import run_jobs
 
 
+def is_done(job: Job) -> bool:
+    """Whether a job is done; where that cannot be told it is not, and says itself what is wrong when it is its turn."""
+    try:
+        return job.work.done()
+    except BadInput:
+        return False
+
+
 def complete(jobs: Sequence[Job], executor: Executor) -> dict[str, Ended]:
     """Run the jobs that are not done, and tell of each that is over and of the time left."""
-    waiting = [job for job in jobs if not job.work.done()]
+    waiting = [job for job in jobs if not is_done(job)]
     if not waiting:
         say(f"all {len(jobs)} jobs were done before")
         return {}

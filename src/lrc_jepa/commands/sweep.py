@@ -9,7 +9,7 @@ from typing import Any
 
 from lrc_jepa.arguments import command
 from lrc_jepa.commands import report
-from lrc_jepa.commands.completing import complete
+from lrc_jepa.commands.completing import complete, is_done
 from lrc_jepa.commands.grid import Cell, SweepArgs, cells_of, jobs_of, of_words
 from lrc_jepa.commands.results import keep_runs
 from lrc_jepa.commands.works import Trained
@@ -66,7 +66,7 @@ def check_fit(jobs: Sequence[Job]) -> None:
 
 def foresee(args: SweepArgs, jobs: Sequence[Job]) -> dict[str, Any]:
     """What is done, what is left and how long that will take."""
-    done = {job.name: job.work.done() for job in jobs}
+    done = {job.name: is_done(job) for job in jobs}
     lines = [[job.name, "done" if done[job.name] else duration(job.work.seconds())] for job in jobs]
     table(f"sweep {args.out}", ["job", "expected"], lines)
     left = Clock([job for job in jobs if not done[job.name]], slots_of(args)).left

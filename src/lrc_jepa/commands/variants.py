@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar
 from lrc_jepa.bounds import Count, Natural
 from lrc_jepa.commands.completing import complete
 from lrc_jepa.commands.train import ensure_trained
-from lrc_jepa.commands.works import PAIR_S
+from lrc_jepa.commands.works import PAIR_S, training_left
 from lrc_jepa.config import RunConfig
 from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
@@ -32,7 +32,6 @@ from lrc_jepa.report.names import file_name
 from lrc_jepa.report.studies import grouped, means
 from lrc_jepa.rows import Row, append_rows, read_rows
 from lrc_jepa.run import open_run
-from lrc_jepa.training.estimate import training_seconds
 
 C = TypeVar("C", bound=Compared)
 ROWS = "results.jsonl"  # of a study, in its folder
@@ -155,15 +154,20 @@ class Measurement:
         return self.key in self.study.known()
 
     def seconds(self) -> float:
-        """Training, and a guess at the rest."""
-        return 5 + training_seconds(self.config) + PAIR_S * self.study.protocol.pairs
+        """Training, if it is not trained, and a guess at the rest."""
+        training = training_left(self.config, self.variant.data, self._folder())
+        return 5 + training + PAIR_S * self.study.protocol.pairs
+
+    def _folder(self) -> Path:
+        """Where its run is, under whatever name, or will be."""
+        return next(self.study.out.glob(f"*-{self.trained}"), self.study.out / self.name)
 
     def do(self) -> None:
         """Train, measure, add the row; another that needs the same run is waited for."""
         out, device = self.study.out, self.study.device
-        folder = next(out.glob(f"*-{self.trained}"), out / self.name)
         out.mkdir(parents=True, exist_ok=True)
         with hold(out / self.trained, wait=True):
+            folder = self._folder()  # another may just have made it, under its own name
             ensure_trained(self.config, self.variant.data, folder, device)
             opened = open_run(folder, self.variant.data, device=device)
             figures = measure(opened, self.study.protocol)

@@ -86,11 +86,14 @@ class Trained:
         """Whether it is trained as it should be, and every experiment has its rows."""
         if not self.data.exists() or not is_trained(self.config, self.data, self.folder):
             return False
-        return all(part.done() for part in self._parts(self._opened()))
+        run = self._opened()
+        if self._plans(run) and not pairs_file(run, self.pairs, self.manifests).exists():
+            return False  # without pairs nothing was reached; to draw them is for `do`
+        return all(part.done() for part in self._parts(run))
 
     def seconds(self) -> float:
-        """Training, and a guess at the rest."""
-        return 5 + training_seconds(self.config) + PAIR_S * self.pairs
+        """Training, if it is not trained, and a guess at the rest."""
+        return 5 + training_left(self.config, self.data, self.folder) + PAIR_S * self.pairs
 
     def do(self) -> None:
         """Whatever is missing; a process that is about to end is waited for."""
@@ -106,11 +109,14 @@ class Trained:
         return open_run(self.folder, self.data, device=self.device)
 
     def _parts(self, run: Run) -> Iterator[Work]:
-        if self.pairs and simulated(run.store):
+        if self._plans(run):
             yield self._planning(run)
         others = [name for name in self.lab if name != "plan"]
         if others:
             yield from work_on(run, Asked(self.pairs or Asked.pairs), others, timed=False)
+
+    def _plans(self, run: Run) -> bool:
+        return bool(self.pairs) and simulated(run.store)
 
     def _planning(self, run: Run) -> Work:
         path = shared_pairs(run, self.pairs, self.manifests)
@@ -120,11 +126,25 @@ class Trained:
         return Work(run, "planning", Control, reach, same=same)
 
 
+def training_left(config: RunConfig, data: Path, folder: Path) -> float:
+    """The seconds that training a run will take here: none where it is trained."""
+    try:
+        trained = data.exists() and is_trained(config, data, folder)
+    except BadInput:  # said when it is its turn
+        trained = False
+    return 0.0 if trained else training_seconds(config)
+
+
+def pairs_file(run: Run, pairs: int, folder: Path) -> Path:
+    """Where the pairs for every run on this dataset are."""
+    plan = run.config.plan
+    drawn = [run.store.digest(), run.split.digest(), plan.goal_offset, plan.seed, pairs]
+    return folder / f"{run.store.path.name}-{pairs}-{digest(drawn)[:8]}.json"
+
+
 def shared_pairs(run: Run, pairs: int, folder: Path) -> Path:
     """The file of pairs for every run on this dataset, drawn by the first that needs it."""
-    config = run.config
-    drawn = [run.store.digest(), run.split.digest(), config.plan.goal_offset, config.plan.seed, pairs]
-    path = folder / f"{run.store.path.name}-{pairs}-{digest(drawn)[:8]}.json"
+    config, path = run.config, pairs_file(run, pairs, folder)
     folder.mkdir(parents=True, exist_ok=True)
     with hold(path, wait=True):
         if not path.exists():
