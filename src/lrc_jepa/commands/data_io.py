@@ -130,26 +130,28 @@ def import_(argv: list[str]) -> dict[str, Any]:
             recognise=finder,
             **asdict(args.options),
         )
-    store = Store(args.out)
-    limits = ActionLimits.of(store)
+    return _imported(Store(args.out), finder.said)
+
+
+def _imported(store: Store, recognised: str) -> dict[str, Any]:
+    """Say what was imported, and answer it."""
+    limits, source = ActionLimits.of(store), store.meta["source"]
     tell_losses(store)
-    if finder.said:
-        say(finder.said)
+    if recognised:
+        say(recognised)
     say(f"action bounds: {bounds_in_words(limits)}")
-    say(
-        f"{store.episodes} episodes, {len(store.pixels)} frames in {args.out}; lrc data validate looks them over"
-    )
-    left_out = store.meta["source"]["left_out"]
-    if left_out:
+    size = f"{store.episodes} episodes, {len(store.pixels)} frames in {store.path}"
+    say(f"{size}; lrc data validate looks them over")
+    if left_out := source["left_out"]:
         say(f"left out, as they are not numbers, too wide or other cameras: {', '.join(left_out)}")
     return {
-        "data": str(args.out),
+        "data": str(store.path),
         "episodes": store.episodes,
         "frames": len(store.pixels),
         "left_out": left_out,
-        "skipped": store.meta["source"]["skipped"],
+        "skipped": source["skipped"],
         "frame_rate": store.meta["frame_rate"],
-        "camera": store.meta["source"].get("cameras") or store.meta["source"].get("camera"),
+        "camera": source.get("cameras") or source.get("camera"),
         "world": store.world,
         "recognised": store.meta.get("recognised"),
         "limits": limits.to_json(),

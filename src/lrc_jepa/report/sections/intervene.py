@@ -12,6 +12,19 @@ from lrc_jepa.report.run_rows import RunRows, number, origins, per_source
 from lrc_jepa.report.tables import Conclusion, Section, Table
 
 
+def _cells(label: str, row: Intervention) -> list[str]:
+    """What was measured, and what the paper prints."""
+    printed = paper.INTERVENTIONS.get(row.condition)
+    return [
+        f"{row.condition}: {label}",
+        f"{row.psnr:.2f} ± {row.psnr_std:.2f}",
+        number(row.psnr_moving, 2),
+        f"{row.ssim:.3f} ± {row.ssim_std:.3f}",
+        str(row.frames),
+        *([number(printed.values[0], 2), number(printed.values[1])] if printed else ["–", "–"]),
+    ]
+
+
 def section(sources: Sequence[RunRows]) -> Section | None:
     """Shuffled and exchanged streams: the paper's figures 5, 7 and 8."""
     measured, remarks = per_source(sources, Intervention)
@@ -21,28 +34,9 @@ def section(sources: Sequence[RunRows]) -> Section | None:
     for source, rows in measured:
         psnr[source.label] = {r.condition: (r.psnr, r.psnr_std) for r in rows}
         ssim[source.label] = {r.condition: (r.ssim, r.ssim_std) for r in rows}
-        for row in rows:
-            printed = paper.INTERVENTIONS.get(row.condition)
-            paper_cells = [number(printed.values[0], 2), number(printed.values[1])] if printed else ["–", "–"]
-            lines.append(
-                [
-                    f"{row.condition}: {source.label}",
-                    f"{row.psnr:.2f} ± {row.psnr_std:.2f}",
-                    number(row.psnr_moving, 2),
-                    f"{row.ssim:.3f} ± {row.ssim_std:.3f}",
-                    str(row.frames),
-                    *paper_cells,
-                ]
-            )
-    columns = [
-        "rebuilt from",
-        "PSNR, dB",
-        "where it changes, dB",
-        "SSIM",
-        "frames",
-        "paper, Cube: PSNR",
-        "paper, Cube: SSIM",
-    ]
+        lines += [_cells(source.label, row) for row in rows]
+    columns = ["rebuilt from", "PSNR, dB", "where it changes, dB", "SSIM", "frames"]
+    columns += ["paper, Cube: PSNR", "paper, Cube: SSIM"]
     pictures = [
         (address, f"{source.label}. {row.caption}" if len(measured) > 1 else row.caption)
         for source, _ in measured

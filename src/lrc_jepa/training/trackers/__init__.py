@@ -168,8 +168,8 @@ def _senders(names: Sequence[str], folder: Path, config: RunConfig) -> list[Send
 
     def opening(name: str) -> Tracker:
         own = known[name]
-        told = Tracked(folder.resolve(), folder.resolve().name, to_dict(config), own["id"])
-        tracker: Tracker = import_module(f"lrc_jepa.training.trackers.{name}").Run(told)
+        run = Tracked(folder.resolve(), folder.resolve().name, to_dict(config), own["id"])
+        tracker: Tracker = import_module(f"lrc_jepa.training.trackers.{name}").Run(run)
         own["id"] = tracker.id
         keep()
         return tracker
