@@ -153,7 +153,7 @@ def test_without_cache_and_network_the_sentence_says_where_to_put_the_files(monk
 
 def test_without_the_extra_the_sentence_says_what_to_install(monkeypatch, dinov2):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(BadInput, match=r"pip install 'lrc-jepa\[pretrained\]'"):
+    with pytest.raises(BadInput, match=r"pip install -e '.*\[pretrained\]'"):
         load_backbone(f"dinov2:{dinov2}", DINO)
 
 

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 from test_cli import lrc, refused
 
+from lrc_jepa.extras import install
+
 
 class Recording:
     """Writes down what is logged where and when."""
@@ -58,6 +60,6 @@ def test_episodes_are_written_in_order(store, tmp_path, monkeypatch, capsys):
 def test_what_cannot_be_shown_is_refused(store, tmp_path, monkeypatch, capsys):
     refused("data", "show", store.path, capsys=capsys, match="--rerun writes a recording")
     monkeypatch.setitem(sys.modules, "rerun", None)
-    refused("data", "show", store.path, "--rerun", capsys=capsys, match="pip install 'lrc-jepa[rerun]'")
+    refused("data", "show", store.path, "--rerun", capsys=capsys, match=install("rerun"))
     monkeypatch.setitem(sys.modules, "rerun", SimpleNamespace())
     refused("data", "show", store.path, "--rerun", "--episodes", "99", capsys=capsys, match="99")

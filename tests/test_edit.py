@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from conftest import DEBUG
 from made_formats import episodes, lerobot, swm_hdf5
-from test_cli import lrc
+from test_cli import lrc, refused
 from test_importers_options import imported, said
 
 from lrc_jepa.data import edit
@@ -229,3 +229,25 @@ def test_both_sides_of_a_split_have_an_episode_that_is_long_enough(side, varied,
     )
     for part in (split.train, split.heldout):
         assert len(Clips(store, part, clip, normalizer)) > 0
+
+
+def test_both_places_of_a_split_are_looked_at_before_any_episode_is(varied, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(edit, "write_pieces", lambda *words, **how: pytest.fail("something was written"))
+    monkeypatch.setattr(
+        "lrc_jepa.commands.data_edit.marked", lambda *words: pytest.fail("episodes were looked over")
+    )
+    source, out, rest = tmp_path / "source", tmp_path / "out", tmp_path / "rest"
+    shutil.copytree(varied.path, source)
+    (tmp_path / "file").touch()
+    for words, match in (
+        (["--out", out, "--rest", source, "--overwrite"], "is the dataset itself"),
+        (["--out", out, "--rest", source], "is the dataset itself"),
+        (["--out", out, "--rest", out], "a folder each"),
+        (["--out", out / "deeper", "--rest", out], "a folder each"),
+        (["--out", out, "--rest", out / "deeper"], "a folder each"),
+        (["--out", out, "--rest", tmp_path / "file"], "already exists"),
+        (["--out", out, "--rest", tmp_path / "file" / "rest"], "nothing can be written"),
+    ):
+        refused("data", "split", source, "--marked", "error", *words, capsys=capsys, match=match)
+    refused("data", "drop", source, "--marked", "error", "--out", source, capsys=capsys, match="itself")
+    assert not out.exists() and not rest.exists()

@@ -1,5 +1,6 @@
 """The core alone loads, trains and acts; what needs more says which extra brings it; the wheel is whole."""
 
+import json
 import os
 import re
 import shutil
@@ -8,15 +9,17 @@ import sys
 import tomllib
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
 import lrc_jepa
+from lrc_jepa import extras
 from lrc_jepa.commands.doctor import route
 from lrc_jepa.errors import BadInput
-from lrc_jepa.extras import PACKAGES, later, need
+from lrc_jepa.extras import PACKAGES, install, later, need
 from lrc_jepa.readout import rank_correlation
 from lrc_jepa.training.feed import free_memory
 
@@ -67,10 +70,35 @@ def test_the_core_alone_loads_trains_and_acts_and_more_is_one_sentence(run, stor
     ended = subprocess.run(words, capture_output=True, text=True, env=env, timeout=550)
     assert ended.returncode == 2, ended.stderr
     said = ended.stderr.splitlines()[-1]
-    assert said == ("lrc: lrc plan needs the package scipy; install it with: pip install 'lrc-jepa[lab]'"), (
-        ended.stderr
-    )
+    assert said == f"lrc: lrc plan needs the package scipy; install it with: {install('scipy')}", ended.stderr
     assert not (tmp_path / "out" / "tensorboard").exists() and (tmp_path / "out" / "metrics.jsonl").is_file()
+
+
+def test_what_is_missing_is_installed_as_this_copy_was(tmp_path, monkeypatch):
+    clone, noted = tmp_path / "clone", []
+    monkeypatch.setattr(extras, "CLONE", clone)
+    monkeypatch.setattr(
+        extras, "distribution", lambda name: SimpleNamespace(read_text=lambda file: noted[-1])
+    )
+    for url, command in (
+        (None, "pip install 'lrc-jepa[lab]'"),
+        (
+            {"url": "file:///a%20b/lrc_jepa-1.whl", "archive_info": {}},
+            "pip install '/a b/lrc_jepa-1.whl[lab]'",
+        ),
+        ({"url": "file:///src/lrc", "dir_info": {}}, "pip install '/src/lrc[lab]'"),
+        (
+            {"url": "https://e.org/l", "vcs_info": {"vcs": "git"}},
+            "pip install 'lrc-jepa[lab] @ git+https://e.org/l'",
+        ),
+    ):
+        noted.append(url and json.dumps(url))
+        assert install("scipy") == command
+    clone.mkdir()
+    (clone / "pyproject.toml").touch()
+    assert install("scipy") == f"pip install -e '{clone}[lab]'"
+    monkeypatch.chdir(clone)
+    assert install("scipy") == "pip install -e '.[lab]'"
 
 
 def names(extra):
@@ -102,7 +130,9 @@ def test_all_is_all_and_bounds_are_stated():
 def test_a_missing_package_is_told_when_it_is_used(monkeypatch):
     monkeypatch.setitem(sys.modules, "zarr", None)
     module = later("zarr", "reading zarr")
-    with pytest.raises(BadInput, match=r"^reading zarr needs the package zarr; .* 'lrc-jepa\[zarr\]'$"):
+    with pytest.raises(
+        BadInput, match=r"^reading zarr needs the package zarr; install it with: pip install -e '.*\[zarr\]'$"
+    ):
         module.open("x")
     with pytest.raises(ModuleNotFoundError):
         need("no_such_package_at_all", "this")

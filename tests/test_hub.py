@@ -1,6 +1,7 @@
 """Runs and datasets on a hub: sent to a stand-in on loopback, fetched from it, and found in the cache without it."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -63,6 +64,37 @@ def test_a_run_is_sent_without_optimiser_and_paths_and_comes_back_the_same(
     assert torch.equal(lrc_jepa.load("hf://owner/tworoom").encode(frames), here)
     with pytest.raises(BadInput, match="hf://owner/none cannot be fetched, and is not in the cache"):
         lrc_jepa.load("hf://owner/none")
+
+
+def test_only_what_was_sent_before_is_removed(served, run, store, capsys):
+    for kind, what, mine, stale in (
+        ("models", run, "checkpoints.md", "checkpoints/00000001/model.safetensors"),
+        ("datasets", store.path, "notes/mine.npy", "gone.npy"),
+    ):
+        served[f"{kind}/owner/x"] = {mine: b"mine", "LICENSE": b"mine", stale: b"of another training"}
+        answer("push", what, "owner/x", capsys=capsys)
+        sent = served[f"{kind}/owner/x"]
+        assert sent[mine] == sent["LICENSE"] == b"mine" and stale not in sent and "README.md" in sent
+
+
+def test_the_run_that_one_stands_on_is_sent_with_it(served, run, store, tmp_path, monkeypatch, capsys):
+    home = tmp_path / "home"
+    shutil.copytree(run, home / "runs" / "base")
+    monkeypatch.chdir(home)
+    words = ["train", "tworoom-dino-wm-debug", "--data", store.path, "--train.steps", 2, "--model.backbone"]
+    answer(*words, "checkpoint:runs/base", "--out", "runs/mine", capsys=capsys)
+    frames = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+    expected = lrc_jepa.load("runs/mine").encode(frames)
+    answer("push", "runs/mine", "owner/mine", capsys=capsys)
+    monkeypatch.chdir(tmp_path)
+    shutil.rmtree(home)
+    assert torch.equal(lrc_jepa.load("hf://owner/mine").encode(frames), expected)
+    answer("pull", "owner/mine", capsys=capsys)
+    assert torch.equal(lrc_jepa.load("runs/mine").encode(frames), expected)
+    absolute = ["checkpoint:" + str(run), "--out", "runs/tied"]
+    answer(*words, *absolute, capsys=capsys)
+    refused("push", "runs/tied", "owner/tied", capsys=capsys, match="a place of this machine that others")
+    assert "models/owner/tied" not in served
 
 
 def test_a_dataset_is_sent_and_comes_back_the_same(served, store, capsys):

@@ -346,7 +346,7 @@ def test_missing_package_names_the_extra(tmp_path, monkeypatch):
         assert FORMATS[detect(made)].extra == extra
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, module, None)
-            with pytest.raises(BadInput, match=rf"pip install 'lrc-jepa\[{extra}\]'"):
+            with pytest.raises(BadInput, match=rf"pip install -e '.*\[{extra}\]'"):
                 import_dataset(made, tmp_path / "out", size=16)
 
 

@@ -1,6 +1,7 @@
 """Models that come with the library: made from a run, found by their name, used as runs are."""
 
 import json
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -12,8 +13,15 @@ from test_cli import lrc, refused
 import lrc_jepa
 from lrc_jepa import shipped
 from lrc_jepa.commands import ship
+from lrc_jepa.data import edit
+from lrc_jepa.data.convert import convert
+from lrc_jepa.data.storage import Storage
 from lrc_jepa.data.store import Store
+from lrc_jepa.envs import get_world
+from lrc_jepa.envs.appearance import Appearance
+from lrc_jepa.envs.collect import collect
 from lrc_jepa.errors import BadInput
+from lrc_jepa.run import Run
 from lrc_jepa.studio.contents import open_all
 
 
@@ -101,3 +109,20 @@ def test_nothing_is_ever_written_into_the_librarys_own_folder(home, store, tmp_p
     monkeypatch.setattr("lrc_jepa.export.writing.export_run", exported)
     refused("export", "small", capsys=capsys, match="enough")
     assert meant == [Path("runs/small/onnx")] and files() == before
+
+
+def test_a_run_of_data_that_collecting_would_not_make_is_not_shipped(home, store, tmp_path, capsys):
+    edit.drop(store, tmp_path / "fewer", [0])
+    convert(store, tmp_path / "packed", Storage("jpeg", 95))
+    for data, match in (("fewer", "is not what lrc collect makes (edited)"), ("packed", "(converted_from)")):
+        run = Run(shutil.copytree(tmp_path / "planned", tmp_path / f"of-{data}"))
+        config = json.loads((run.folder / "config.json").read_text())
+        (run.folder / "config.json").write_text(json.dumps({**config, "data": str(tmp_path / data)}))
+        refused("ship", run.folder, "--to", home, capsys=capsys, match="is not as it was when")
+        run.checkpoint.provenance["data"] = Store(tmp_path / data).digest()
+        with pytest.raises(BadInput, match=re.escape(match)):
+            ship.check_collected(run)
+    packed = collect(get_world("tworoom"), tmp_path / "jpeg", episodes=2, size=16, appearance=Appearance("clean"), seed=1,
+                     length=61, storage=Storage("jpeg", 90))  # fmt: skip
+    assert "--storage jpeg --quality 90" in ship.collecting(packed)
+    assert sorted(path.name for path in home.iterdir()) == ["small"]

@@ -12,6 +12,7 @@ from test_cli import refused
 
 import lrc_jepa
 from lrc_jepa.errors import Interrupted
+from lrc_jepa.extras import install
 from lrc_jepa.training import loop
 from lrc_jepa.training.progress import Progress
 from lrc_jepa.training.trackers import Sender, tracking
@@ -213,5 +214,5 @@ def test_what_is_not_known_or_not_installed_is_refused_before_anything_is_made(
         *words, "dance", capsys=capsys, match="there is no tracker 'dance'; there is wandb, mlflow, trackio"
     )
     monkeypatch.setitem(sys.modules, "trackio", None)
-    refused(*words, "trackio", capsys=capsys, match="pip install 'lrc-jepa[trackio]'")
+    refused(*words, "trackio", capsys=capsys, match=install("trackio"))
     assert not (tmp_path / "run").exists()

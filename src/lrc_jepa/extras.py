@@ -6,12 +6,21 @@ missing is told by the command line with `lacking`.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from lrc_jepa.errors import BadInput
+
+NAME = "lrc-jepa"
+CLONE = Path(__file__).resolve().parents[2]
+"""Where the repository is, for a copy that runs from a clone of it."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +76,24 @@ def here(module: str) -> bool:
 
 
 def install(module: str) -> str:
-    """The command that brings a package."""
-    return f"pip install 'lrc-jepa[{PACKAGES[module].extra}]'"
+    """The command that brings a package to this copy of the library, wherever it was installed from."""
+    extra = PACKAGES[module].extra
+    if (CLONE / "pyproject.toml").is_file():
+        return f"pip install -e '{'.' if Path.cwd() == CLONE else CLONE}[{extra}]'"
+    address, version_control = _origin()
+    if version_control:
+        return f"pip install '{NAME}[{extra}] @ {version_control}+{address}'"
+    place = url2pathname(urlsplit(address).path) if address.startswith("file:") else ""
+    return f"pip install '{place or NAME}[{extra}]'"
+
+
+def _origin() -> tuple[str, str]:
+    """The address that pip wrote down for this copy, and the version control there; empty: from an index, by its name."""
+    try:
+        noted = json.loads(distribution(NAME).read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, json.JSONDecodeError):
+        noted = {}
+    return noted.get("url", ""), noted.get("vcs_info", {}).get("vcs", "")
 
 
 def lacking(error: ModuleNotFoundError, purpose: str) -> BadInput | None:

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -18,6 +19,11 @@ from lrc_jepa.extras import need
 
 T = TypeVar("T")
 SCHEME = "hf://"
+OWN = {
+    "model": re.compile(r"checkpoints/.*|results\.jsonl"),
+    "dataset": re.compile(r"[^/]+\.npy|pixels/.*|index\.npz"),
+}
+"""The files of a repository that are removed when what is sent has them no more; any other is somebody's own."""
 WRITTEN = re.compile(r"(?:hf://)?(datasets/)?([\w.-]+/[\w.-]+?)(?:@([\w./-]+))?")
 
 
@@ -80,7 +86,8 @@ def fetch(address: Address) -> Path:
 def send(folder: Path, address: Address, *, private: bool = False, message: str = "") -> str:
     """Make a repository of a folder, or a new commit in it -> where it can be looked at.
 
-    Files that were sent before and are not in the folder any more are removed.
+    Checkpoints, rows and columns that were sent before and are not in the folder any more are removed; files of
+    other names that somebody put there stay.
     """
     if address.revision:
         raise BadInput(f"leave the revision out: {address} is where a new one is made")
@@ -88,12 +95,16 @@ def send(folder: Path, address: Address, *, private: bool = False, message: str 
 
     def upload() -> str:
         api.create_repo(address.name, repo_type=address.kind, private=private, exist_ok=True)
+        there = api.list_repo_files(address.name, repo_type=address.kind)
+        stale = [
+            name for name in there if OWN[address.kind].fullmatch(name) and not (folder / name).is_file()
+        ]
         commit = api.upload_folder(
             repo_id=address.name,
             repo_type=address.kind,
             folder_path=folder,
             commit_message=message or "Sent by lrc push",
-            delete_patterns="*",
+            delete_patterns=[escape(name) for name in stale] or None,
         )
         return str(commit.commit_url)
 

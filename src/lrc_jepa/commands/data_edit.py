@@ -18,7 +18,6 @@ from lrc_jepa.data.findings import numbers
 from lrc_jepa.data.picking import marked, parse_episodes, read_list
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
-from lrc_jepa.folders import check_writable
 
 Mark = Literal[
     "error",
@@ -128,7 +127,6 @@ class SplitArgs(Target):
 @contextmanager
 def _writing(target: Target, frames: int) -> Iterator[dict[str, Any]]:
     """How the functions of `edit` are to write, with a bar."""
-    check_writable(target.out.parent)
     with progress_bar("writing", frames) as bar:
         yield {"overwrite": target.overwrite, "progress": lambda done, total: bar.to(done)}
 
@@ -147,6 +145,7 @@ def drop(argv: list[str]) -> dict[str, Any]:
     )
     args = parse(DropArgs, argv, "data drop", "Write a dataset without some episodes.", examples=examples)
     store = Store(args.dataset)
+    edit.check_places([store], [args.out], overwrite=args.overwrite)
     chosen = args.choice.of(store)
     with _writing(args, len(store.pixels)) as how:
         edit.drop(store, args.out, chosen, **how)
@@ -164,6 +163,7 @@ def trim(argv: list[str]) -> dict[str, Any]:
     if args.cut == Cut():
         raise BadInput("nothing would be cut off: pass --first, --last or --length")
     store = Store(args.dataset)
+    edit.check_places([store], [args.out], overwrite=args.overwrite)
     chosen = args.choice.of(store) if args.choice.said else tuple(range(store.episodes))
     with _writing(args, len(store.pixels)) as how:
         edit.trim(store, args.out, chosen, asdict(args.cut), **how)
@@ -193,8 +193,8 @@ def split(argv: list[str]) -> dict[str, Any]:
     if (args.share is None) == (not args.choice.said):
         raise BadInput("say which episodes: by --episodes, --from-file or --marked, or by --share")
     store = Store(args.dataset)
+    edit.check_places([store], [args.out, args.rest], overwrite=args.overwrite)
     chosen = args.choice.of(store) if args.share is None else _random(store, args.share, args.seed)
-    check_writable(args.rest.parent)
     with _writing(args, len(store.pixels)) as how:
         edit.split(store, args.out, args.rest, chosen, **how)
     return {**_answer(args.out), "rest": _answer(args.rest)}

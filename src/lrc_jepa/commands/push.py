@@ -16,6 +16,7 @@ from lrc_jepa.extras import need
 from lrc_jepa.files import file_digest, read_json, write_json
 from lrc_jepa.folders import whole_folder
 from lrc_jepa.hub import Address, read_address, send
+from lrc_jepa.models.backbones import BackboneName, found_from
 from lrc_jepa.report.card import dataset_card, model_card
 from lrc_jepa.run import CONFIG, RESULTS, Run
 from lrc_jepa.training.checkpoint import REQUIRED, newest_checkpoint, verify
@@ -62,6 +63,7 @@ def pack_run(run: Run, folder: Path, address: Address) -> None:
     for name in REQUIRED:
         shutil.copyfile(checkpoint / name, inner / name)
     write_json(inner / "manifest.json", {name: file_digest(inner / name) for name in REQUIRED})
+    pack_backbone(run, checkpoint, folder)
     own = read_json(run.folder / CONFIG, f"run {run.folder}")
     data = Path(own.pop("data", ""))  # a folder of this machine says nothing elsewhere
     write_json(folder / CONFIG, own)
@@ -69,6 +71,25 @@ def pack_run(run: Run, folder: Path, address: Address) -> None:
         shutil.copyfile(run.results, folder / RESULTS)
     facts = facts_of(Store(data)) if (data / "meta.json").is_file() else {}
     (folder / "README.md").write_text(model_card(run.folder, facts, str(address)))
+
+
+def pack_backbone(run: Run, checkpoint: Path, folder: Path) -> None:
+    """The run whose tokens this one stands on, where it is looked for from the checkpoint; the hub's needs no packing."""
+    name = run.config.model.backbone
+    source = BackboneName.parse(name) if name else None
+    if source is None or source.on_hub or source.kind == "random":
+        return
+    where = Path(source.where)
+    if source.kind != "checkpoint" or where.is_absolute() or ".." in where.parts:
+        raise BadInput(
+            f"{run.folder} stands on {name}, a place of this machine that others would not have: only a backbone of "
+            "the hub, or checkpoint:RUN with a path from where it was trained, can be sent with it"
+        )
+    home = run.checkpoint.provenance.get("backbone", "")  # loading it has compared the weights
+    below = newest_checkpoint(Path(found_from(name, home, checkpoint).partition(":")[2]))
+    (folder / where).mkdir(parents=True)
+    for file in REQUIRED:
+        shutil.copyfile(below / file, folder / where / file)
 
 
 def pack_dataset(store: Store, folder: Path, address: Address) -> None:

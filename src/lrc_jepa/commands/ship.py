@@ -11,6 +11,7 @@ from lrc_jepa import shipped
 from lrc_jepa.arguments import Positional, command
 from lrc_jepa.commands.results import kept_row
 from lrc_jepa.console import say
+from lrc_jepa.data.storage import RAW
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs import get_world
 from lrc_jepa.errors import BadInput
@@ -52,6 +53,7 @@ def work(args: ShipArgs) -> dict[str, Any]:
     if run.config.model.backbone:
         raise BadInput(f"{args.run} stands on a backbone of its own, which would have to come with it")
     check_writable(home)
+    check_collected(run)
     (line,) = summarize_kept([kept_row(run)])
     checkpoint = run.checkpoint
     weights = sum(value.nbytes for value in run.model.state_dict().values())
@@ -76,6 +78,19 @@ def work(args: ShipArgs) -> dict[str, Any]:
     return {"name": name, "folder": str(folder), "bytes": size}
 
 
+def check_collected(run: Run) -> None:
+    """Refuse data that `lrc collect` would not make again: a card that says so would not be true."""
+    store, origin = run.store, run.checkpoint.provenance.get("data")
+    if store.digest() != origin:
+        raise BadInput(f"{store.path} is not as it was when {run.path} was trained on it")
+    changed = [name for name in ("edited", "converted_from") if store.meta.get(name)]
+    if changed or not {"seed", "policy_mix", "appearance"} <= set(store.meta):
+        raise BadInput(
+            f"{store.path} is not what lrc collect makes ({', '.join(changed) or 'it was imported'}): a model that "
+            "comes with the library is of episodes that anybody can make again"
+        )
+
+
 def collecting(store: Store) -> str:
     """The command that makes the dataset again, to the bit."""
     world, looks = get_world(store.world), store.meta["appearance"]
@@ -85,6 +100,8 @@ def collecting(store: Store) -> str:
     shares = "" if mix == dict(world.mix) else " --mix " + " ".join(f"{k} {v:g}" for k, v in mix.items())
     length = int(store.ep_len[0])
     frames = "" if length == world.episode_length else f" --length {length}"
+    if store.storage != RAW:
+        frames += f" --storage {store.storage.storage} --quality {store.storage.quality}"
     return (
         f"lrc collect {store.world} --episodes {store.episodes} --size {store.image_size} "
         f"--appearance {looks['kind']}{further.get(looks['kind'], '')} --seed {store.meta['seed']}{shares}{frames} "

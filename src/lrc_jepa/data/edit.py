@@ -18,7 +18,7 @@ from lrc_jepa.data.jpeg import JpegColumn, JpegFrames
 from lrc_jepa.data.storage import Growing, grow
 from lrc_jepa.data.store import Store, check_target, write_index
 from lrc_jepa.errors import BadInput
-from lrc_jepa.folders import whole_folder
+from lrc_jepa.folders import check_writable, whole_folder
 
 BLOCK = 256  # rows held at a time
 MADE_ANEW = ("format", "versions", "columns", "index", "coverage")  # of meta.json
@@ -96,6 +96,20 @@ def _origin(store: Store) -> dict[str, str]:
     return {"name": store.path.name, "hash": store.digest()}
 
 
+def check_places(stores: Iterable[Store], places: Sequence[Path], *, overwrite: bool = False) -> None:
+    """Refuse places that new datasets of these cannot be written to, before any work is done for them."""
+    own = {store.path.resolve() for store in stores}
+    if len({place.resolve() for place in places}) < len(places):
+        raise BadInput("the two parts need a folder each")
+    for place in places:
+        if place.resolve() in own:
+            raise BadInput(f"{place} is the dataset itself; write the new one to another folder")
+        if any(place.resolve() in other.resolve().parents for other in places):
+            raise BadInput(f"{place} would hold the other part too: the two parts need a folder each")
+        check_target(place, overwrite=overwrite)
+        check_writable(place.parent)
+
+
 def write_pieces(
     pieces: Sequence[Piece],
     out: Path,
@@ -108,9 +122,7 @@ def write_pieces(
     if not pieces:
         raise BadInput("no episode would be left; a dataset needs at least one")
     stores = list({id(piece.store): piece.store for piece in pieces}.values())
-    if out.resolve() in {store.path.resolve() for store in stores}:
-        raise BadInput(f"{out} is the dataset itself; write the new one to another folder")
-    check_target(out, overwrite=overwrite)
+    check_places(stores, [out], overwrite=overwrite)
     first, rows, done = stores[0], sum(map(len, pieces)), 0
     with whole_folder(out, overwrite=overwrite) as aside:
         columns: dict[str, Growing] = {}
@@ -258,13 +270,10 @@ def merge(stores: Sequence[Store], out: Path, **how: Any) -> None:
 
 def split(store: Store, out: Path, rest: Path, episodes: Sequence[int], **how: Any) -> None:
     """These episodes at `out`, the others at `rest`."""
-    if out.resolve() == rest.resolve():
-        raise BadInput("the two parts need a folder each")
+    check_places([store], [out, rest], overwrite=how.get("overwrite", False))
     if not 0 < len(set(episodes)) < store.episodes:
         raise BadInput(
             f"{len(set(episodes))} of {store.episodes} episodes are chosen, which leaves one part empty"
         )
-    for folder in (out, rest):
-        check_target(folder, overwrite=how.get("overwrite", False))
     for folder, part in ((out, sorted(set(episodes))), (rest, others(store, episodes))):
         write_pieces(whole(store, part), folder, edited_meta(store, "split", episodes=ranges(part)), **how)
