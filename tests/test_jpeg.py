@@ -27,6 +27,7 @@ from lrc_jepa.data.validate import validate
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import file_digest
 from lrc_jepa.library import train
+from lrc_jepa.remote.folders import LocalFiles
 from lrc_jepa.training.checkpoint import newest_checkpoint
 from lrc_jepa.training.feed import Feed
 
@@ -179,7 +180,7 @@ def test_a_skipped_episode_leaves_no_pictures(tmp_path):
     column.rewind()
     column.append(frames[6:])
     column.close()
-    kept = jpeg.open_frames(tmp_path / "pixels", column.describe(), "it")
+    kept = jpeg.open_frames(LocalFiles(tmp_path), "pixels", column.describe(), "it")
     wanted = [jpeg.encode(frames[row], 95) for row in (0, 1, 2, 3, 6, 7, 8)]
     assert (tmp_path / "pixels" / "00000.jpegs").read_bytes() == b"".join(wanted)
     assert len(kept) == 7 and kept.digest() == column.describe()["sha256"]

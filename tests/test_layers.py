@@ -29,6 +29,7 @@ BASE = {
     "options",
     "plugins",
     "hub",
+    "remote",
     "experiments",
     "extras",
     "device",

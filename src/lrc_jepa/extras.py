@@ -53,6 +53,8 @@ PACKAGES: dict[str, Package] = {
     "ogbench": Package("envs", "Cube"),
     "transformers": Package("pretrained", "DINOv2 and V-JEPA2"),
     "huggingface_hub": Package("hub", "runs and datasets on a hub"),
+    "fsspec": Package("remote", "datasets and runs at a URL"),
+    "obstore": Package("remote", "datasets and runs in an object store"),
     "tensorboard": Package("tensorboard", "curves of training"),
     "rerun": Package("rerun", "recordings for the Rerun viewer"),
     "wandb": Package("wandb", "tracking with W&B"),

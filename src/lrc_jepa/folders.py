@@ -27,6 +27,7 @@ from pathlib import Path
 
 from lrc_jepa.errors import BadInput
 from lrc_jepa.locks import held_name, hold
+from lrc_jepa.remote.urls import url_of
 
 PARTIAL = ".partial"  # suffix of anything not yet whole
 OLD = ".old"
@@ -35,8 +36,15 @@ EXCHANGE = 2  # RENAME_EXCHANGE of renameat2
 HERE = -100  # AT_FDCWD
 
 
+def check_here(folder: Path) -> None:
+    """Refuse a URL where a folder of this machine is needed."""
+    if url := url_of(folder):
+        raise BadInput(f"{url} is not on this machine: write to a folder, and send that with lrc push")
+
+
 def check_writable(folder: Path) -> None:
     """Refuse a place where nothing can be written, before any work is done for it."""
+    check_here(folder)
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     try:
         with tempfile.TemporaryFile(dir=there):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -17,12 +17,13 @@ from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import with_value
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import pick_device
-from lrc_jepa.errors import BadInput
-from lrc_jepa.hub import fetch, on_hub, read_address
+from lrc_jepa.errors import BadInput, Interrupted
 from lrc_jepa.plan.planners import check_planning
 from lrc_jepa.plan.problem import Box
 from lrc_jepa.recipes import ANY_ACTIONS, get_recipe, reported_name
 from lrc_jepa.records import Training
+from lrc_jepa.remote.runs import bucket_of, check_place, fetched_run, send_run, take_up, working_folder
+from lrc_jepa.remote.urls import url_of
 from lrc_jepa.run import Run
 from lrc_jepa.training.assemble import assemble, check_data
 from lrc_jepa.training.checkpoint import list_checkpoints
@@ -33,8 +34,8 @@ from lrc_jepa.training.trackers import check_trackers, tracking
 
 
 def open_dataset(path: Path | str) -> Store:
-    """A dataset, checked; its columns are memory maps. hf://datasets/owner/name is fetched from a hub."""
-    return Store(fetch(read_address(str(path))) if on_hub(path) else path)
+    """A dataset in a folder or at a URL, checked; its columns are memory maps. hf://datasets/owner/name is a hub's."""
+    return Store(path)
 
 
 def recipe(name: str, changes: Mapping[str, Any] | None = None) -> RunConfig:
@@ -67,6 +68,7 @@ def check_training(
     run.check_free(resume=resume, overwrite=overwrite)
     config = fit_actions(config, store)
     check_data(config, store)
+    store.check_room()
     check_shares(config.train, processes)
     check_search(config)
     return config
@@ -75,7 +77,7 @@ def check_training(
 @contextmanager
 def _recorded(run: Run, config: RunConfig, store: Store, init: Path | None) -> Iterator[None]:
     """Write down what is trained before the block, and how long it took after it, however it ends."""
-    run.describe(config, store.path, init)
+    run.describe(config, store.place, init)
     began = time.perf_counter()
     try:
         yield
@@ -92,6 +94,48 @@ def _recorded(run: Run, config: RunConfig, store: Store, init: Path | None) -> I
         )
         with suppress(OSError):  # a full disk is spoken of where it stopped the training
             run.write([record.row()])
+
+
+def training_folder(out: Path | str, *, resume: bool, overwrite: bool) -> Path:
+    """The folder that a run is trained in: `out`, or where it is a URL one that stands for it here."""
+    url = bucket_of(out)
+    if url is None and url_of(out) is not None:
+        raise BadInput(f"a run is sent to a hub once it is trained: lrc push RUN {url_of(out)}")
+    if url is None:
+        return Path(out)
+    check_place(url, resume=resume, overwrite=overwrite)
+    return take_up(url) if resume else working_folder(url)
+
+
+def _sender(run: Run, url: str, steps: int, watch: Watcher) -> Callable[[int], None]:
+    """Sends the run to a URL whenever a checkpoint is whole; where that fails training goes on."""
+
+    def send(step: int) -> None:
+        try:
+            send_run(run.folder, url)
+        except BadInput as error:
+            text = f"{error}; training goes on, and what is in {run.folder} is sent with the next checkpoint"
+            watch(Progress(step, steps, warning=text))
+
+    return send
+
+
+@contextmanager
+def _sent(run: Run, url: str | None) -> Iterator[None]:
+    """Send what a run has written to a URL when the block ends, or has saved its state."""
+    try:
+        yield
+    except Interrupted:
+        if url is not None:
+            with suppress(BadInput):  # why it ended matters more, and --resume finds it here
+                send_run(run.folder, url)
+        raise
+    if url is not None:
+        try:
+            send_run(run.folder, url)
+        except BadInput as error:
+            how = f"the run is whole in {run.folder}; send it with: lrc push {run.folder} {url}"
+            raise BadInput(f"{error}; {how}") from None
 
 
 INIT = "[init]"  # ends the name of a system whose first weights were trained before
@@ -119,13 +163,16 @@ def train(
 
     `init` is a trained run whose weights it begins with, where they fit; its results bear a name that says so.
     `watch` is told of losses, health and warnings on the way. An interrupted run goes on with `resume`, to
-    the same numbers. Under torchrun every process calls this. `track` names services that losses and health
+    the same numbers. Where `out` is a URL the run is trained in a folder of the cache and sent checkpoint by
+    checkpoint; `resume` goes on from there on any machine. Under torchrun every process calls this. `track` names services that losses and health
     are sent to besides: wandb, mlflow, trackio.
     """
     check_init(init, resume=resume)
     config = get_recipe(config) if isinstance(config, str) else config
     store = data if isinstance(data, Store) else Store(data)
-    run = Run(out or Path("runs") / config.recipe, device=device)
+    out = out or Path("runs") / config.recipe
+    url = bucket_of(out)
+    run = Run(training_folder(out, resume=resume, overwrite=overwrite), device=device)
     check_trackers(track)
     config = check_training(config, store, run, resume=resume, overwrite=overwrite)
     began = run.init if resume else Path(init) if init is not None else None
@@ -133,12 +180,13 @@ def train(
         config = replace(config, system=config.system.removesuffix(INIT) + INIT)
     with team(pick_device(device)) as place:
         going_on = resume and list_checkpoints(run.folder)
-        pieces = assemble(config, store, run.folder, place, None if going_on else began)
+        first = None if going_on or began is None else fetched_run(began) or began
+        pieces = assemble(config, store, run.folder, place, first)
         wait_for_all()  # each process has seen the folder as it was before rank 0 changes it
         if rank() != 0:
             fit(pieces, resume=resume)
             return run
-        with run.writing():
+        with _sent(run, url), run.writing():
             if overwrite and not resume:
                 run.clear()
             watch(Progress(0, pieces.steps))
@@ -153,5 +201,6 @@ def train(
                     resume=resume,
                     watch=all_watch,
                     around=partial(_recorded, run, config, store, began),
+                    saved=_sender(run, url, pieces.steps, watch) if url else lambda step: None,
                 )
     return run

@@ -39,12 +39,13 @@ from lrc_jepa.device import device_of, pick_device
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import digest, read_json, write_json
 from lrc_jepa.folders import check_writable, discard, name_aside
-from lrc_jepa.hub import fetch, on_hub, read_address
 from lrc_jepa.locks import lock
 from lrc_jepa.models.base import Model
 from lrc_jepa.plan.goals import ReadoutGoal
 from lrc_jepa.plan.policy import Policy, Proposal
 from lrc_jepa.readout import Readout
+from lrc_jepa.remote.runs import fetched_run
+from lrc_jepa.remote.urls import url_of
 from lrc_jepa.rows import Row, append_rows, read_rows
 from lrc_jepa.training.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
 
@@ -77,12 +78,12 @@ class Run:
         device: str = "auto",
         unbounded: bool = False,
     ) -> None:
-        """`path` is the run's folder, or one checkpoint of it.
+        """`path` is the run's folder, one checkpoint of it, or its URL.
 
         `data` replaces the dataset the run was trained on; rows and pictures go to `out` instead of the
         run's own folder. `unbounded` allows plans of a checkpoint that has no action bounds.
         """
-        self.path = Path(path)
+        self.path = fetched_run(path) or Path(path)
         inside = (self.path / "model.safetensors").is_file() and self.path.parent.name == "checkpoints"
         self.folder = self.path.parent.parent if inside else self.path
         self.out = out or self.folder
@@ -244,11 +245,12 @@ class Run:
         with lock(self.folder):
             yield
 
-    def describe(self, config: RunConfig, data: Path, init: Path | None = None) -> None:
+    def describe(self, config: RunConfig, data: Path | str, init: Path | None = None) -> None:
         """Write down what this run is, before it starts, and the run whose weights it begins with."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        described = {"config": to_dict(config), "config_hash": config.digest(), "data": str(data.resolve())}
-        began = {} if init is None else {"init": str(init.resolve())}
+        place = url_of(data) or str(Path(data).resolve())
+        described = {"config": to_dict(config), "config_hash": config.digest(), "data": place}
+        began = {} if init is None else {"init": url_of(init) or str(init.resolve())}
         write_json(self.folder / CONFIG, described | began)
 
     @property
@@ -277,10 +279,8 @@ def find_run(path: Path | str, *, device: str = "auto", unbounded: bool = False)
 def load(path: Path | str, *, device: str = "auto", unbounded: bool = False) -> Run:
     """Open a trained run or checkpoint and load its weights; what cannot be used is refused here.
 
-    An address such as hf://owner/name is fetched first, or found in the hub's cache.
+    A run at a URL (s3://bucket/run, hf://owner/name) is fetched first, or found in the cache.
     """
-    if on_hub(path):
-        path = fetch(read_address(str(path)))
     run = find_run(path, device=device, unbounded=unbounded)
     run.checkpoint  # noqa: B018 - loads
     return run

@@ -17,6 +17,7 @@ from lrc_jepa.console import table
 from lrc_jepa.data.description import action_figures, describe
 from lrc_jepa.data.limits import ActionLimits
 from lrc_jepa.data.store import Store
+from lrc_jepa.remote.urls import url_of
 
 MOST_SHOWN = 5  # entries of a long table
 ELSEWHERE = ("columns", "action_low", "action_high", "bounds_from")  # shown in tables of their own
@@ -27,7 +28,7 @@ class DataArgs:
     """Which dataset."""
 
     dataset: Positional[Path]
-    """Folder of the dataset."""
+    """Folder or URL of the dataset."""
 
 
 def _shown(value: Any) -> str:
@@ -44,7 +45,7 @@ def info(argv: list[str]) -> dict[str, Any]:
     store = Store(args.dataset)
     result, limits = describe(store), ActionLimits.of(store)
     rows = [[key, _shown(value)] for key, value in result.items() if key not in ELSEWHERE]
-    table(str(args.dataset), ["", "value"], rows)
+    table(url_of(args.dataset) or str(args.dataset), ["", "value"], rows)
     columns = [[n, " x ".join(map(str, c.shape)), str(c.dtype)] for n, c in store.columns.items()]
     table("columns", ["column", "shape", "type"], columns)
     figures, bounds = action_figures(store), zip(limits.action_low, limits.action_high, strict=True)

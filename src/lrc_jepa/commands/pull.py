@@ -9,15 +9,18 @@ from typing import Any
 
 from lrc_jepa.arguments import Positional, parse
 from lrc_jepa.console import say
+from lrc_jepa.data.convert import copy
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.folders import whole_folder
 from lrc_jepa.hub import fetch, read_address
+from lrc_jepa.remote.runs import bucket_of, fetched_run, read_listing
 from lrc_jepa.training.checkpoint import newest_checkpoint, verify
 
 EXAMPLES = (
     "lrc pull owner/tworoom-lrc",
     "lrc pull datasets/owner/tworoom-clean --out datasets/tworoom-clean",
+    "lrc pull s3://bucket/tworoom-clean    # needs [remote]",
     "lrc pull owner/tworoom-lrc@v1 --out runs/theirs",
 )
 
@@ -27,17 +30,36 @@ class PullArgs:
     """What comes from where."""
 
     what: Positional[str]
-    """owner/name of a run, or datasets/owner/name; @revision may follow."""
+    """owner/name of a run, or datasets/owner/name; @revision may follow. Or a URL such as s3://bucket/name."""
     out: Path | None = None
     """Folder; left out: runs/NAME or datasets/NAME."""
     overwrite: bool = False
     """Replace a folder that is already there."""
 
 
+def pull_url(url: str, args: PullArgs) -> dict[str, Any]:
+    """A run or a dataset from an object store."""
+    run = read_listing(url) is not None
+    out = args.out or Path("runs" if run else "datasets") / url.rpartition("/")[2]
+    if out.exists() and not args.overwrite:
+        raise BadInput(f"{out} is there already; pass --overwrite to replace it")
+    fetched, store = (fetched_run(url), None) if run else (None, Store(url))
+    with whole_folder(out, overwrite=args.overwrite) as folder:
+        if fetched is not None:
+            verify(newest_checkpoint(fetched))
+            shutil.copytree(fetched, folder, dirs_exist_ok=True)
+        elif store is not None:
+            copy(store, folder)
+    say(f"{url} is at {out}")
+    return {"address": url, "out": str(out)}
+
+
 def main(argv: list[str]) -> dict[str, Any]:
     """Fetch, check, and give it its name."""
     about = "Fetch a run or a dataset from a hub; what is damaged is refused. lrc_jepa.load takes hf://owner/name itself."
     args = parse(PullArgs, argv, "pull", about, examples=EXAMPLES)
+    if url := bucket_of(args.what):
+        return pull_url(url, args)
     address = read_address(args.what)
     dataset = address.kind == "dataset"
     out = args.out or Path("datasets" if dataset else "runs") / address.name.rpartition("/")[2]

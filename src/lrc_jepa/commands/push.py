@@ -17,6 +17,8 @@ from lrc_jepa.files import file_digest, read_json, write_json
 from lrc_jepa.folders import whole_folder
 from lrc_jepa.hub import Address, read_address, send
 from lrc_jepa.models.backbones import BackboneName, found_from
+from lrc_jepa.remote.folders import send_dataset
+from lrc_jepa.remote.runs import bucket_of, send_run
 from lrc_jepa.report.card import dataset_card, model_card
 from lrc_jepa.run import CONFIG, RESULTS, Run
 from lrc_jepa.training.checkpoint import REQUIRED, newest_checkpoint, verify
@@ -24,6 +26,7 @@ from lrc_jepa.training.checkpoint import REQUIRED, newest_checkpoint, verify
 EXAMPLES = (
     "lrc push runs/first owner/tworoom-lrc",
     "lrc push datasets/tworoom-clean owner/tworoom-clean --private",
+    "lrc push datasets/tworoom-clean s3://bucket/tworoom-clean    # needs [remote]",
     "lrc push runs/first owner/tworoom-lrc --out ready    # only writes what would be sent",
 )
 
@@ -35,7 +38,7 @@ class PushArgs:
     what: Positional[Path]
     """A run or a dataset."""
     to: Positional[str]
-    """owner/name; a dataset goes to the datasets of the hub by itself."""
+    """owner/name on a hub, where a dataset goes to its datasets by itself; or a URL such as s3://bucket/name."""
     private: bool = False
     """A new repository can be seen by its owner alone."""
     out: Path | None = None
@@ -111,13 +114,29 @@ def pack(what: Path, folder: Path, to: str) -> Address:
     return address
 
 
+def send_as_it_is(what: Path, url: str) -> dict[str, Any]:
+    """A run or a dataset to an object store, whole: a run can go on from there."""
+    if (what / "index.npz").is_file():
+        Store(what)
+        send_dataset(what, url)
+    elif (what / CONFIG).is_file():
+        send_run(what, url)
+    else:
+        raise BadInput(f"{what} is neither a run nor a dataset")
+    say(f"sent to {url}")
+    return {"address": url, "url": url}
+
+
 def main(argv: list[str]) -> dict[str, Any]:
     """Pack and send, or only pack."""
     about = (
         "Send a trained run or a dataset to a hub, with a card made from its results. "
-        "The optimiser's state stays here. huggingface_hub's own login is used."
+        "The optimiser's state stays here. huggingface_hub's own login is used. "
+        "To any other URL it is sent as it is, without a card, and a run can be resumed from there."
     )
     args = parse(PushArgs, argv, "push", about, examples=EXAMPLES)
+    if url := bucket_of(args.to):
+        return send_as_it_is(args.what, url)
     if args.out is not None:
         with whole_folder(args.out) as folder:
             address = pack(args.what, folder, args.to)

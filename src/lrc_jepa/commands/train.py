@@ -20,11 +20,12 @@ from lrc_jepa.data.store import Store
 from lrc_jepa.envs import WORLDS
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import read_tree
-from lrc_jepa.library import check_init, check_training, fit_actions, train
+from lrc_jepa.library import check_init, check_training, fit_actions, train, training_folder
 from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.models.backbones import without_weights
 from lrc_jepa.objectives.terms import TERMS
 from lrc_jepa.recipes import SIZES, SYSTEMS, get_recipe, known_worlds, reported_name, setting_of
+from lrc_jepa.remote.runs import bucket_of
 from lrc_jepa.run import CONFIG, Run
 from lrc_jepa.training.assemble import count_batches, total_steps
 from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint
@@ -40,6 +41,7 @@ EXAMPLES = (
     "lrc train tworoom-lrc-micro --model.context.queries 4 --train.lr 5e-4 --train.seed 1",
     "lrc train robot-lrc-micro --data datasets/mine --init runs/large    # start from a trained model",
     "lrc train bridge-lrc-paper --dry-run",
+    "lrc train robot-lrc-micro --data s3://bucket/episodes --out s3://bucket/first    # needs [remote]",
     "lrc train --config runs/first --train.seed 1 --out runs/second",
 )
 NAMES, SECTIONS = (tuple(f.name for f in dataclasses.fields(part)) for part in (RunName, RunSections))
@@ -54,9 +56,9 @@ class TrainArgs(RunSections):
     config: Decisive[Path | None] = None
     """A run, or a file with a configuration or part of one, YAML or JSON; options change what it says."""
     data: Path | None = None
-    """Folder of the dataset; left out: datasets/WORLD-clean."""
+    """Folder or URL of the dataset; left out: datasets/WORLD-clean."""
     out: Path | None = None
-    """Folder of the run; left out: runs/RECIPE."""
+    """Folder or URL of the run; left out: runs/RECIPE."""
     init: Path | None = None
     """A trained run to start from: weights that fit are taken over, and it is said which are new."""
     resume: bool = False
@@ -207,7 +209,7 @@ def work(args: TrainArgs) -> dict[str, Any]:
         train(
             config,
             store,
-            run.folder,
+            args.out or run.folder,
             init=args.init,
             resume=args.resume,
             overwrite=args.overwrite,
@@ -218,9 +220,11 @@ def work(args: TrainArgs) -> dict[str, Any]:
     checkpoint = list_checkpoints(run.folder)[-1]
     steps = int(checkpoint.name)
     if leads():
+        if url := bucket_of(args.out):
+            say(f"sent to {url}")
         say(f"trained {steps} steps; checkpoint {checkpoint}")
     return {
-        "run": str(run.folder),
+        "run": str(bucket_of(args.out) or run.folder),
         "checkpoint": str(checkpoint),
         "steps": steps,
         "config_hash": config.digest(),
@@ -231,8 +235,9 @@ def prepare(args: TrainArgs) -> tuple[RunConfig, Store, Run]:
     """The configuration, the data and the folder of a run, checked before anything is changed."""
     config = args.resolve()
     check_trackers(args.track)
-    run = Run(args.out or Path("runs") / args.recipe)
     resume, overwrite = args.resume, args.overwrite
+    out = args.out or Path("runs") / args.recipe
+    run = Run(training_folder(out, resume=resume, overwrite=overwrite))
     check_init(args.init, resume=resume)
     run.check_free(resume=resume, overwrite=overwrite)
     store = Store(find_data(config, args.data, run if resume else None))

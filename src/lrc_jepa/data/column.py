@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lrc_jepa.arrays import Array
+from lrc_jepa.data.npy import map_npy
 from lrc_jepa.errors import BadInput
+from lrc_jepa.remote.transfer import Piece
 
 
 class Column:
@@ -103,3 +106,27 @@ class Column:
         """Close the column and forget that it was there."""
         self.close()
         self.path.unlink()
+
+
+def column_piece(name: str, described: Mapping[str, Any]) -> Piece:
+    """The file of a column, as `meta.json` describes it."""
+    shape, dtype = described.get("shape"), described.get("dtype")
+
+    def digest(path: Path) -> str:
+        try:
+            values = map_npy(path, path.name)
+        except BadInput:
+            return ""
+        if [list(values.shape), values.dtype.str] != [shape, dtype]:
+            return ""
+        sha = hashlib.sha256()
+        rows = max(1, Column.BLOCK * len(values) // max(1, values.nbytes))
+        for begin in range(0, len(values), rows):
+            sha.update(np.ascontiguousarray(values[begin : begin + rows]).data)
+        return sha.hexdigest()
+
+    try:
+        size = Column.HEADER + math.prod(shape or [0]) * np.dtype(dtype).itemsize
+    except (TypeError, ValueError):
+        raise BadInput(f"meta.json does not describe column {name}") from None
+    return Piece(f"{name}.npy", described["sha256"], size, digest)

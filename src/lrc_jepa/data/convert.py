@@ -6,11 +6,13 @@ import shutil
 from pathlib import Path
 
 from lrc_jepa.console import OnProgress, silent
+from lrc_jepa.data.jpeg import JpegFrames
 from lrc_jepa.data.storage import Storage, grow
 from lrc_jepa.data.store import Store, check_target
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import write_json
 from lrc_jepa.folders import whole_folder
+from lrc_jepa.remote.transfer import Piece
 
 BLOCK = 256  # frames held at a time
 
@@ -37,7 +39,24 @@ def convert(
                 frames.mark()
         finally:
             frames.close()
-        for name in (*(f"{name}.npy" for name in store.columns if name != "pixels"), "index.npz"):
-            shutil.copyfile(store.path / name, aside / name)
+        _copy_arrays(store, [name for name in store.columns if name != "pixels"], aside)
         columns = {**store.meta["columns"], "pixels": frames.describe()}
         write_json(aside / "meta.json", {**store.meta, "columns": columns, "converted_from": store.digest()})
+
+
+def copy(store: Store, folder: Path) -> None:
+    """Fill a folder with the files of a store as they are, wherever they lie."""
+    frames = store.pixels
+    pieces: list[Piece] = frames.pieces() if isinstance(frames, JpegFrames) else []
+    _copy_arrays(store, [name for name in store.columns if name != "pixels" or not pieces], folder)
+    for piece in pieces:
+        (folder / piece.name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(store.files.find(piece), folder / piece.name)
+    shutil.copyfile(store.path / "meta.json", folder / "meta.json")
+
+
+def _copy_arrays(store: Store, columns: list[str], folder: Path) -> None:
+    """Copy these columns, which are arrays, and the index."""
+    for name in columns:
+        shutil.copyfile(store.file(name), folder / f"{name}.npy")
+    shutil.copyfile(store.file("index"), folder / "index.npz")

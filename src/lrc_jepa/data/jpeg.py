@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,16 +22,18 @@ import numpy as np
 
 from lrc_jepa.arrays import Array, Frames
 from lrc_jepa.data.budget import ask
-from lrc_jepa.data.column import Column
+from lrc_jepa.data.column import Column, column_piece
 from lrc_jepa.data.npy import map_npy
 from lrc_jepa.errors import BadInput
 from lrc_jepa.extras import later
 from lrc_jepa.files import file_digest
+from lrc_jepa.remote.folders import Files
+from lrc_jepa.remote.transfer import Piece
 
 simplejpeg = later("simplejpeg", "a dataset with frames as JPEG")
 
 SHARD = 1 << 26  # bytes: few enough files, and each soon fetched
-OPEN = 64  # shards mapped at a time
+TRIES = 5  # to open one that a cache lets go again
 CHROMA = "444"  # colours at full resolution: at 64 pixels an object is a few coloured pixels
 
 
@@ -197,25 +199,49 @@ class JpegFrames:
         self,
         shape: tuple[int, int, int, int],
         shards: list[dict[str, Any]],
-        ends: Array,
-        find: Callable[[int], Path],
+        ends_piece: Piece,
+        files: Files,
+        folder: str,
         what: str,
     ) -> None:
-        """`find` gives the file of a shard by its number."""
-        self.shape, self.shards, self.ends, self.find, self.what = shape, shards, ends, find, what
+        """The shards are those of `folder` in a dataset's files; `ends_piece` says where each frame ends."""
+        self.shape, self.shards, self.ends_piece, self.what = shape, shards, ends_piece, what
+        self.files, self.folder = files, folder
+        self.ends = map_npy(files.find(ends_piece), what)
         self.first_rows = np.cumsum([0, *(shard["rows"] for shard in shards)])
         self._first_bytes = np.cumsum([0, *(shard["bytes"] for shard in shards)])
-        self._map = lru_cache(maxsize=OPEN)(self._open)
+        self._map = lru_cache(maxsize=files.most_open)(self._open)
+
+    def piece(self, number: int) -> Piece:
+        """The file of a shard."""
+        shard = self.shards[number]
+        return Piece(f"{self.folder}/{shard_name(number)}", shard.get("sha256", ""), shard["bytes"])
+
+    def pieces(self) -> list[Piece]:
+        """All files that the frames lie in."""
+        return [self.ends_piece, *(self.piece(number) for number in range(len(self.shards)))]
+
+    def ahead(self, rows: Array) -> None:
+        """Say that these rows will be read soon: where they are elsewhere, their shards are fetched meanwhile."""
+        for number in np.unique(np.searchsorted(self.first_rows, rows, side="right") - 1).tolist():
+            self.files.ahead(self.piece(number))
 
     def _open(self, number: int) -> Array:
-        path, expected = self.find(number), self.shards[number]["bytes"]
-        try:
-            size = path.stat().st_size
-            if size == expected:
-                return np.memmap(path, np.uint8, "r")
-        except OSError as error:
-            raise BadInput(f"{self.what}: shard {path.name} cannot be read ({error.strerror})") from None
-        raise BadInput(f"{self.what} is damaged: shard {path.name} has {size} bytes, not {expected}")
+        name, expected = shard_name(number), self.shards[number]["bytes"]
+        for tries_left in reversed(range(TRIES)):
+            path = self.files.find(self.piece(number))
+            try:
+                size = path.stat().st_size
+                if size == expected:
+                    return np.memmap(path, np.uint8, "r")
+            except FileNotFoundError as error:
+                if tries_left:
+                    continue  # a cache has let it go between two moments
+                raise BadInput(f"{self.what}: shard {name} cannot be read ({error.strerror})") from None
+            except OSError as error:
+                raise BadInput(f"{self.what}: shard {name} cannot be read ({error.strerror})") from None
+            break
+        raise BadInput(f"{self.what} is damaged: shard {name} has {size} bytes, not {expected}")
 
     @property
     def nbytes(self) -> int:
@@ -285,12 +311,12 @@ class JpegFrames:
 
     def digest(self) -> str:
         """The column's sha-256, from what lies on disk now."""
-        shas = [file_digest(self.find(number)) for number in range(len(self.shards))]
+        shas = [file_digest(self.files.find(self.piece(number))) for number in range(len(self.shards))]
         return _joined([*shas, hashlib.sha256(self.ends.tobytes()).hexdigest()])
 
 
-def open_frames(folder: Path, described: Mapping[str, Any], what: str) -> JpegFrames:
-    """The frames that lie in a folder, as `meta.json` describes them."""
+def open_frames(files: Files, folder: str, described: Mapping[str, Any], what: str) -> JpegFrames:
+    """The frames in a folder of a dataset's files, as `meta.json` describes them."""
     shape, shards = described.get("shape"), described.get("shards")
     if not isinstance(shape, list) or len(shape) != 4 or any(type(side) is not int for side in shape):
         raise BadInput(f"{what} has no shape of frames in meta.json")
@@ -301,16 +327,19 @@ def open_frames(folder: Path, described: Mapping[str, Any], what: str) -> JpegFr
     )
     if not fits or not shards or sum(shard["rows"] for shard in shards) != shape[0]:
         raise BadInput(f"{what}: the shards in meta.json do not add up to {shape[0]} frames")
-    ends = map_npy(folder / "ends.npy", what)
-    if ends.shape != (shape[0],) or ends.dtype != np.int64:
-        raise BadInput(f"{what}: ends.npy does not say where each of {shape[0]} frames ends")
     rows, height, width, channels = shape
     stored = sum(shard["bytes"] for shard in shards)
+    ends_column = {"shape": [rows], "dtype": np.dtype(np.int64).str, "sha256": described.get("ends", "")}
+    piece = column_piece(f"{folder}/ends", ends_column)
+    frames = JpegFrames((rows, height, width, channels), shards, piece, files, folder, what)
+    ends = frames.ends
+    if ends.shape != (rows,) or ends.dtype != np.int64:
+        raise BadInput(f"{what}: ends.npy does not say where each of {rows} frames ends")
     if min(shape) < 1 or int(ends[-1]) != stored or channels != 3:
         raise BadInput(f"{what}: ends.npy and meta.json do not speak of the same shards")
     ask(height * width * channels, stored // rows, f"a frame of {what}")
-    frames = JpegFrames((rows, height, width, channels), shards, ends, lambda n: folder / shard_name(n), what)
-    missing = [shard_name(n) for n in range(len(shards)) if not (folder / shard_name(n)).is_file()]
+    names = [shard_name(number) for number in range(len(shards))]
+    missing = [name for name in names if not files.has(f"{folder}/{name}")]
     if missing:
         raise BadInput(f"{what} is incomplete: shard {missing[0]} is missing")
     return frames

@@ -15,7 +15,7 @@ import numpy as np
 
 from lrc_jepa.arrays import Array
 from lrc_jepa.data.budget import Meter
-from lrc_jepa.errors import BadInput
+from lrc_jepa.errors import BadInput, one_line
 
 # Everything numpy, zipfile and zlib are known to raise on bytes that are not what they should be.
 FAILURES = (
@@ -35,12 +35,6 @@ FAILURES = (
 )
 DEFLATE_LIMIT = 1100  # deflate cannot shrink more than about 1032 times
 PLAIN = "biufSU"  # kinds of values that need no pickle
-
-
-def one_line(error: BaseException) -> str:
-    """What an error says, on one line of bounded length."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 200 else text[:197] + "..."
 
 
 def map_npy(path: Path, what: str) -> Array:

@@ -29,12 +29,16 @@ from numpy.typing import NDArray
 
 from lrc_jepa import __version__
 from lrc_jepa.arrays import Array
-from lrc_jepa.data.jpeg import open_frames
+from lrc_jepa.data.column import column_piece
+from lrc_jepa.data.jpeg import JpegFrames, open_frames
 from lrc_jepa.data.npy import load_npz, map_npy
 from lrc_jepa.data.storage import RAW, Growing, Storage, grow
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import read_json, write_json
-from lrc_jepa.folders import recover, whole_folder
+from lrc_jepa.folders import check_here, whole_folder
+from lrc_jepa.remote.folders import find_files
+from lrc_jepa.remote.transfer import Piece
+from lrc_jepa.remote.urls import url_of
 
 FORMAT = 1
 RESERVED = ("pixels", "action", "state", "timestamp")  # columns that are not physical quantities
@@ -59,19 +63,41 @@ def write_index(
     np.savez(folder / "index.npz", **index)
     versions = {"lrc_jepa": __version__, "numpy": np.__version__, "python": platform.python_version()}
     described = {name: column.describe() for name, column in columns.items()}
-    hashes = {name: _array_digest(values) for name, values in index.items()}
-    description = {"format": FORMAT, "versions": versions, "columns": described, "index": hashes}
+    description = {
+        "format": FORMAT,
+        "versions": versions,
+        "columns": described,
+        "index": _array_digests(index),
+    }
     write_json(folder / "meta.json", {**description, **meta})
 
 
-def _array_digest(values: Array) -> str:
-    """SHA-256 of an array: its type, its shape and its values."""
-    described = f"{values.dtype.str} {values.shape} ".encode()
-    return hashlib.sha256(described + np.ascontiguousarray(values).tobytes()).hexdigest()
+def _array_digests(arrays: Mapping[str, Array]) -> dict[str, str]:
+    """SHA-256 of each array: its type, its shape and its values."""
+    return {
+        name: hashlib.sha256(
+            f"{values.dtype.str} {values.shape} ".encode() + np.ascontiguousarray(values).tobytes()
+        ).hexdigest()
+        for name, values in arrays.items()
+    }
+
+
+def _index_digest(recorded: Any) -> str:
+    """One hash for those of all arrays of an index; none where none were recorded."""
+    pairs = sorted(recorded.items()) if isinstance(recorded, dict) else recorded
+    return "" if recorded is None else hashlib.sha256(repr(pairs).encode()).hexdigest()
+
+
+def _digest_of_index(path: Path) -> str:
+    try:
+        return _index_digest(_array_digests(load_npz(path, path.name)))
+    except BadInput:
+        return ""
 
 
 def check_target(out: Path, *, overwrite: bool) -> None:
     """Refuse an `out` that holds anything but an older store which may be replaced."""
+    check_here(out)
     if not out.exists():
         return
     if not overwrite:
@@ -140,11 +166,10 @@ class Store:
     """Read-only view of a store; columns are memory maps."""
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
-        what = f"dataset {self.path}"
-        recover(self.path)
-        if not self.path.is_dir():
-            raise BadInput(f"there is no dataset at {self.path}")
+        """`path` is a folder or a URL; a dataset that is elsewhere is fetched piece by piece as it is read."""
+        self.files = find_files(path)
+        self.path = self.files.path
+        what = f"dataset {url_of(path) or path}"
         self.meta = read_json(self.path / "meta.json", what)
         if self.meta.get("format") != FORMAT:
             raise BadInput(f"{what} has format {self.meta.get('format')}, not {FORMAT}")
@@ -173,16 +198,16 @@ class Store:
         return columns
 
     def _open_column(self, name: str, described: Mapping[str, Any], what: str) -> Array:
-        path = self.path / f"{name}.npy"
         if name == "pixels" and described.get("storage", "raw") != "raw":
-            frames = open_frames(self.path / name, described, f"{what}: column {name}")
+            frames = open_frames(self.files, name, described, f"{what}: column {name}")
             return cast(Array, frames)  # it is read as an array is
+        path = self.file(name)
         if not path.is_file():
             raise BadInput(f"{what} is incomplete: column {name[:80]!r} is missing")
         return map_npy(path, f"{what}: column {name}")
 
     def _open_index(self, what: str) -> dict[str, Array]:
-        index = load_npz(self.path / "index.npz", f"{what}: index.npz")
+        index = load_npz(self.file("index"), f"{what}: index.npz")
         if not {"ep_len", "ep_offset"} <= set(index):
             raise BadInput(f"{what}: index.npz needs ep_len and ep_offset")
         if any(index[name].dtype != np.int64 or index[name].ndim != 1 for name in ("ep_len", "ep_offset")):
@@ -190,7 +215,7 @@ class Store:
         if any(values.ndim == 0 or len(values) != len(index["ep_len"]) for values in index.values()):
             raise BadInput(f"{what}: the arrays of index.npz have different numbers of episodes")
         recorded = self.meta.get("index")  # a store from before it was recorded is read unchecked
-        if recorded is not None and recorded != {n: _array_digest(v) for n, v in index.items()}:
+        if recorded is not None and _index_digest(recorded) != _index_digest(_array_digests(index)):
             raise BadInput(f"{what}: index.npz is damaged: it does not match meta.json")
         return index
 
@@ -230,6 +255,23 @@ class Store:
     def pixels(self) -> NDArray[np.uint8]:
         """(rows, h, w, 3) uint8; frames kept as JPEG are decoded where they are indexed."""
         return self.columns["pixels"]
+
+    def file(self, name: str) -> Path:
+        """The file of a column that is an array, or of the `index`, on this machine."""
+        if name == "index":
+            recorded = _index_digest(self.meta.get("index"))
+            return self.files.find(Piece("index.npz", recorded, 0, _digest_of_index))
+        return self.files.find(column_piece(name, self.meta["columns"][name]))
+
+    def check_room(self) -> None:
+        """Refuse frames from elsewhere that the cache cannot hold: training draws from all of them at once."""
+        stored = self.pixels.stored if isinstance(self.pixels, JpegFrames) else 0
+        self.files.check_room(stored)
+
+    @property
+    def place(self) -> str:
+        """Where it is found again: its folder or its URL."""
+        return self.files.place
 
     @property
     def storage(self) -> Storage:

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import torch
 
+from lrc_jepa.arrays import Array
 from lrc_jepa.config import TrainConfig
 from lrc_jepa.data.batches import Batches, order_batches, shard
 from lrc_jepa.data.clips import Clips
@@ -19,6 +21,7 @@ from lrc_jepa.data.jpeg import JpegFrames
 from lrc_jepa.types import Clip
 
 MOST_READERS = 4  # threads, unless more are asked for
+ANNOUNCED = 16  # steps ahead that frames from elsewhere are asked for
 
 
 def free_memory() -> int:
@@ -54,6 +57,7 @@ class Feed:
         size = 0 if "features" in self.clips.columns else self.clips.store.pixels.nbytes
         fits = 0 < size * local <= self.config.memory * free_memory()
         if fits:
+            self._announce(np.arange(len(self.clips.store.pixels)))
             self.clips.hold()
         return fits
 
@@ -67,6 +71,16 @@ class Feed:
         clip = self.clips.gather(shard(self.order.ids(step), self.rank, self.world))
         return clip.map(torch.Tensor.pin_memory) if self.device.type == "cuda" else clip
 
+    def _announce(self, rows: Array) -> None:
+        """Have frames from elsewhere fetched before they are read."""
+        if isinstance(self.clips.pixels, JpegFrames):
+            self.clips.pixels.ahead(rows)
+
+    def _announce_step(self, step: int) -> None:
+        """The same for the frames of a step."""
+        if "features" not in self.clips.columns:
+            self._announce(self.clips.frame_rows(shard(self.order.ids(step), self.rank, self.world)))
+
     def place(self, clip: Clip) -> Clip:
         """Move a batch to the device without waiting for it."""
         return clip.to(self.device, non_blocking=True)
@@ -79,6 +93,8 @@ class Feed:
 
     def batches(self, start: int, stop: int) -> Generator[Clip, None, None]:
         """The batches of steps start..stop-1 in order, `prefetch` of them and one per reader read ahead."""
+        for step in range(start, min(start + ANNOUNCED, stop)):
+            self._announce_step(step)
         if not self.config.prefetch:
             yield from (self.place(self.read(step)) for step in range(start, stop))
             return
@@ -89,6 +105,8 @@ class Feed:
                 wanted = step + self.config.prefetch + self.readers
                 for later in range(step + len(ahead), min(wanted, stop)):
                     ahead.append(pool.submit(self.read, later))
+                if step + ANNOUNCED < stop:
+                    self._announce_step(step + ANNOUNCED)
                 yield self.place(ahead.popleft().result())
         finally:
             pool.shutdown(wait=True, cancel_futures=True)

@@ -53,21 +53,22 @@ def fit(
     resume: bool = False,
     watch: Watcher = lambda progress: None,
     around: Callable[[], AbstractContextManager[None]] = nullcontext,
+    saved: Callable[[int], None] = lambda step: None,
 ) -> Path:
     """Train to the end and return the last checkpoint; on a stop signal, save and raise Interrupted.
 
     Under torchrun every process calls this; rank 0 alone writes, watches and examines, and keeps other
     commands away from the run's folder. It enters `around` when it is known that the run can go on: a
-    resumption that is refused has changed nothing.
+    resumption that is refused has changed nothing. `saved` is told the step of every checkpoint that is whole.
     """
     with ExitStack() as held, all_alive():
         start = start_run(pieces, resume, watch, held)
         if rank() == 0:
             held.enter_context(around())
-        return _steps(pieces, start, watch)
+        return _steps(pieces, start, watch, saved)
 
 
-def _steps(pieces: Pieces, start: int, watch: Watcher) -> Path:
+def _steps(pieces: Pieces, start: int, watch: Watcher, saved: Callable[[int], None]) -> Path:
     config, steps = pieces.config.train, pieces.steps
     save_every = config.save_every or max(1, steps // 10)
     health_every = config.health_every or max(1, steps // 10)
@@ -96,6 +97,7 @@ def _steps(pieces: Pieces, start: int, watch: Watcher) -> Path:
                 _examine(pieces, log, clip, done, watch)
             if rank() == 0 and save:
                 save_run(pieces, done)
+                saved(done)
             if stop and done < steps:
                 wait_for_all()
                 raise Interrupted(f"stopped at step {done} of {steps}; --resume continues", stop)

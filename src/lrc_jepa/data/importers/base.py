@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
 from lrc_jepa.data.budget import ask
-from lrc_jepa.data.npy import one_line
-from lrc_jepa.errors import BadInput, Interrupted
+from lrc_jepa.errors import BadInput, Interrupted, one_line
 from lrc_jepa.files import read_json
 
 MOST_ROWS = 1 << 40  # more than any dataset; a lying index can say anything

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.data.budget import Meter, ask
-from lrc_jepa.data.npy import FAILURES, one_line
-from lrc_jepa.errors import BadInput
+from lrc_jepa.data.npy import FAILURES
+from lrc_jepa.errors import BadInput, one_line
 
 PER_OPCODE = 128  # bytes: an empty list of one byte is 56, and its places on the stack and in the memo
 PER_VALUE = 32

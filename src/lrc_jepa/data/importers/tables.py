@@ -21,8 +21,8 @@ import numpy as np
 from lrc_jepa.arrays import Array
 from lrc_jepa.data.budget import Meter
 from lrc_jepa.data.importers.base import BOOKKEEPING, numeric
-from lrc_jepa.data.npy import load_npz, map_npy, one_line
-from lrc_jepa.errors import BadInput
+from lrc_jepa.data.npy import load_npz, map_npy
+from lrc_jepa.errors import BadInput, one_line
 
 ACTION = re.compile(r"actions?([._\-\[ ].*|\d.*)?")
 NUMBERED = re.compile(r"(.+?)[._\[ -]?\d+\]?")

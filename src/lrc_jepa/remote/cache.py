@@ -1,0 +1,101 @@
+"""Files from elsewhere, by their hash: as many as fit, and those least recently used go first."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lrc_jepa.errors import BadInput
+from lrc_jepa.files import whole_file
+from lrc_jepa.folders import discard, settle_all
+from lrc_jepa.locks import hold
+from lrc_jepa.remote.urls import cache_folder
+
+GIGABYTES = "LRC_CACHE_GB"
+HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def cache_limit() -> int:
+    """Bytes that the cache may take."""
+    text = os.environ.get(GIGABYTES, "50")
+    try:
+        gigabytes = float(text)
+    except ValueError:
+        gigabytes = 0.0
+    if not 0 < gigabytes < 1e9:
+        raise BadInput(f"{GIGABYTES} must be a number above 0, not {text[:40]!r}")
+    return int(gigabytes * 1e9)
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A folder of files named by their hash."""
+
+    folder: Path
+    limit: int
+    """Bytes of all files together."""
+
+    @classmethod
+    def here(cls) -> Cache:
+        """The cache of this machine, as the environment describes it."""
+        cache = cls(cache_folder() / "files", cache_limit())
+        cache.folder.mkdir(parents=True, exist_ok=True)
+        settle_all(cache.folder)
+        return cache
+
+    def get(self, sha256: str, size: int, what: str, fetch: Callable[[Path], None]) -> Path:
+        """The file with this hash; where it is not here, `fetch` writes its `size` bytes to the path it is given.
+
+        Another process may let it go at any time: a file that was opened stays readable.
+        """
+        if not HASH.fullmatch(sha256):
+            raise BadInput(f"{what} has no hash that it could be checked by")
+        path = self.folder / sha256
+        if self._used(path):
+            return path
+        with hold(path, wait=True):
+            if not self._used(path):  # fetched by somebody else meanwhile
+                self._make_room(size, what)
+                with whole_file(path) as aside:
+                    fetch(aside)
+                self._used(path)
+        return path
+
+    def check_room(self, size: int, what: str) -> None:
+        """Refuse what is larger than the whole cache."""
+        if size > self.limit:
+            raise BadInput(
+                f"{what} takes {size / 1e9:.2f} GB, more than the {self.limit / 1e9:g} GB of the cache "
+                f"in {self.folder.parent}; set {GIGABYTES} to more"
+            )
+
+    @staticmethod
+    def _used(path: Path) -> bool:
+        """Whether a file is here; it counts as used just now."""
+        try:
+            os.utime(path, ns=(time.time_ns(), time.time_ns()))  # finer than the kernel's own clock of files
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _make_room(self, size: int, what: str) -> None:
+        """Let go of what was used longest ago until `size` bytes more stay within the limit."""
+        self.check_room(size, what)
+        files = []
+        for entry in os.scandir(self.folder):
+            if HASH.fullmatch(entry.name):
+                try:
+                    stat = entry.stat()
+                except FileNotFoundError:
+                    continue
+                files.append((stat.st_mtime_ns, stat.st_size, Path(entry.path)))
+        taken = sum(bytes_ for _, bytes_, _ in files)
+        for _, bytes_, path in sorted(files):
+            if taken + size <= self.limit:
+                break
+            discard(path)
+            taken -= bytes_
