@@ -13,6 +13,7 @@ OWN_TEST = (
     "python.md",
     "robot.md",
     "export.md",
+    "scale.md",
     *(page.name for page in PAGES if page.name.startswith("add-") or page.parent.name == "tutorials"),
 )  # pages with a test of their own
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from conftest import DEBUG
 from object_store import object_store
 from test_cli import lrc, refused
+from test_docs import ROOT, blocks
 
 import lrc_jepa
 from lrc_jepa.data import jpeg
@@ -69,7 +71,7 @@ def put(bucket, folder, at="bucket/rooms"):
 
 
 def weights(folder):
-    return file_digest(newest_checkpoint(folder) / "model.safetensors")
+    return file_digest(newest_checkpoint(Path(folder)) / "model.safetensors")
 
 
 def shards(bucket):
@@ -181,22 +183,38 @@ def test_an_upload_that_is_cut_off_leaves_the_last_good_one_and_another_machine_
     )
 
 
-def test_commands_take_urls(bucket, packed, tmp_path, monkeypatch, capsys):
-    def told(*words):
-        code, out, err = lrc(*words, "--json", capsys=capsys)
-        assert code == 0, err
-        return json.loads(out)
+def told(*words, capsys):
+    code, out, err = lrc(*words, "--json", capsys=capsys)
+    assert code == 0, err
+    return json.loads(out)
 
+
+def test_the_page_works_as_it_is_written(bucket, store, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert told("push", packed.path, "s3://bucket/rooms")["address"] == "s3://bucket/rooms"
-    assert told("data", "info", "s3://bucket/rooms")["hash"] == packed.digest()
-    assert told("pull", "s3://bucket/rooms")["out"] == "datasets/rooms"
-    assert Store("datasets/rooms").pixels.digest() == packed.pixels.digest()
+    Path("datasets").mkdir()
+    Path("datasets/tworoom-clean").symlink_to(store.path)
+    typed = [
+        line.replace("micro", "debug")
+        .replace("--pairs 100", "--pairs 2")
+        .replace("--out runs/first", "--out here")
+        for block in blocks(ROOT / "docs" / "scale.md", "bash")
+        for line in block.splitlines()
+        if "s3://" in line or "convert" in line
+    ]
+    assert len(typed) == 8
+    answers = [told(*shlex.split(line)[1:], capsys=capsys) for line in typed if "pull" not in line]
+    assert answers[2]["hash"] == Store("datasets/tworoom-jpeg").digest()
+    assert answers[4]["run"] == "s3://bucket/runs/first" and answers[5]["steps"] == DEBUG.train.steps
+    told("pull", "s3://bucket/runs/first", "--out", "theirs", capsys=capsys)
+    assert weights("theirs") == weights("here")
+    assert told("pull", "s3://bucket/tworoom", capsys=capsys)["out"] == "datasets/tworoom"
+    assert Store("datasets/tworoom").pixels.digest() == Store("datasets/tworoom-jpeg").pixels.digest()
+
+
+def test_what_is_not_there_or_cannot_be_is_one_sentence(bucket, run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    send_run(run, "s3://bucket/first")
     made = ("train", "tworoom-lrc-debug", "--data", "s3://bucket/rooms", "--out")
-    assert told(*made, "s3://bucket/first")["run"] == "s3://bucket/first"
-    assert told("plan", "s3://bucket/first", "--pairs", "2")
-    assert told("pull", "s3://bucket/first")["out"] == "runs/first"
-    assert told(*made, "s3://bucket/first", "--resume")["steps"] == DEBUG.train.steps
     refused(*made, "s3://bucket/first", capsys=capsys, match="already holds a run")
     refused(*made, "hf://owner/name", capsys=capsys, match="lrc push")
     refused(
