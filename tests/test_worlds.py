@@ -229,7 +229,7 @@ def test_bad_requests_are_refused_in_one_sentence(tmp_path):
 
 def test_a_world_whose_package_is_missing_says_what_to_install(monkeypatch):
     monkeypatch.setitem(WORLDS, "pusht", "pymunk.of_nowhere")
-    with pytest.raises(BadInput, match=r"lrc-jepa\[envs\]"):
+    with pytest.raises(BadInput, match=r"pip install .*\[envs\]"):
         get_world("pusht")
 
 
