@@ -77,6 +77,42 @@ def test_training_refuses_and_the_old_run_stays(words, message, store, run, caps
 OTHERS = [
     (["plan", "RUN", "--seed", "-1"], "--seed must be 0 to 2147483647, not -1"),
     (["plan", "RUN", "--pairs", "0"], "--pairs must be at least 1, not 0"),
+    (
+        ["plan", "RUN", "--pairs", "2", "--history", "9"],
+        "a start of 9 frames does not fit a model that sees 1 to 3",
+    ),
+    (["plan", "RUN", "--pairs", "2", "--history", "0"], "--history must be at least 1, not 0"),
+    (["plan", "RUN", "--pairs", "2", "--horizon", "0"], "--horizon must be at least 1, not 0"),
+    (
+        ["plan", "RUN", "--pairs", "2", "--execute", "6"],
+        "of a plan of 5 blocks 1 to 5 can be carried out, not 6",
+    ),
+    (["plan", "RUN", "--pairs", "2", "--budget", "0"], "--budget must be at least 1, not 0"),
+    (
+        ["plan", "RUN", "--pairs", "2", "--planner", "magic"],
+        "there is no planner 'magic'; there is cem, icem",
+    ),
+    (
+        ["plan", "RUN", "--pairs", "2", "--planner", "mppi", "--temperature", "0"],
+        "--temperature must be above 0, not 0.0",
+    ),
+    (
+        ["plan", "RUN", "--pairs", "2", "--time-budget-ms", "-5"],
+        "--time-budget-ms must be at least 0, not -5.0",
+    ),
+    (
+        ["plan", "RUN", "--pairs", "2", "--time-budget-ms", "0.01"],
+        "a time budget of 0.01 ms is shorter than one iteration of the planner",
+    ),
+    (["plan", "RUN", "--pairs", "2", "--repetitions", "0"], "--repetitions must be at least 1, not 0"),
+    (
+        ["plan", "RUN", "--repetitions", "2", "--manifest", "a", "b", "c"],
+        "2 repetitions need as many manifests, not 3",
+    ),
+    (
+        ["plan", "RUN", "--manifest", "a", "--pairs", "2"],
+        "--manifest says which pairs there are: leave out --pairs",
+    ),
     (["collect", "tworoom", "--seed", "-1", "--out", "NEW"], "--seed must be 0 to 2147483647, not -1"),
     (["intervene", "RUN", "--components", "0"], "--components must be at least 1, not 0"),
     (["intervene", "RUN", "--components", "999"], "z has 8 principal directions in "),

@@ -63,13 +63,12 @@ def main(argv: list[str]) -> dict[str, Any]:
     recipe = get_recipe(args.recipe)
     data = find_data(recipe, args.data)
     out = args.out or Path("runs") / f"ablate-{file_name(args.what)}"
+    study = args.study(Ablation, out, {"recipe": args.recipe, "data": Store(data).digest()})
     variants = [
-        Variant(variant(recipe, field, value, seed), data, {"field": field, "value": value})
+        Variant(study, variant(recipe, field, value, seed), data, {"field": field, "value": value})
         for value in dict.fromkeys(values)
         for seed in range(args.seeds)
     ]
-    settings = {"recipe": args.recipe, "data": Store(data).digest()}
-    study = args.study(Ablation, out, settings)
     rows = only(Ablation, study.measured(variants, args.executor(out)))
     study.show(field, rows, lambda row: row.value)
     return {"field": field, "out": str(out), "rows": answer(rows, "value")}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lrc_jepa.arguments import Positional, parse
-from lrc_jepa.commands.variants import Measurement
+from lrc_jepa.commands.variants import Variant
 from lrc_jepa.commands.works import Dataset, Trained
 from lrc_jepa.config_tree import from_dict
 from lrc_jepa.console import say
@@ -17,7 +17,7 @@ from lrc_jepa.jobs.executors import end_with_parent
 from lrc_jepa.jobs.job import Work
 
 EXAMPLES = ("lrc job sweeps/first/jobs/tworoom-clean-lrc-micro-seed0.json    # one that failed, once more",)
-WORKS: dict[str, type[Any]] = {kind.kind: kind for kind in (Dataset, Trained, Measurement)}
+WORKS: dict[str, type[Any]] = {kind.kind: kind for kind in (Dataset, Trained, Variant)}
 
 
 @dataclass(frozen=True)

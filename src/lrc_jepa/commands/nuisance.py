@@ -51,15 +51,15 @@ def main(argv: list[str]) -> dict[str, Any]:
         raise BadInput("name at least one of --systems and one number of --factors")
     recipes = {system: get_recipe(f"{args.world}-{system}-{args.size}") for system in args.systems}
     image_size = next(iter(recipes.values())).model.encoder.image_size
+    settings = {name: getattr(args, name) for name in ("world", "size", "episodes", "steps")}
+    study = args.study(Nuisance, args.out, settings)
     variants = [
-        Variant(_config(recipe, args.steps, seed), data, {"factors": factors})
+        Variant(study, _config(recipe, args.steps, seed), data, {"factors": factors})
         for factors in dict.fromkeys(args.factors)
         for data in [_dataset(args, factors, image_size)]
         for recipe in recipes.values()
         for seed in range(args.seeds)
     ]
-    settings = {name: getattr(args, name) for name in ("world", "size", "episodes", "steps")}
-    study = args.study(Nuisance, args.out, settings)
     rows = only(Nuisance, study.measured(variants, args.executor(args.out)))
     study.show("trained on", rows, lambda row: f"{row.system}, {row.factors} factors")
     return {"out": str(args.out), "rows": answer(rows, "system", "factors")}

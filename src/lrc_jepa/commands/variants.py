@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar
 from lrc_jepa.bounds import Count, Natural
 from lrc_jepa.commands.completing import complete
 from lrc_jepa.commands.train import ensure_trained
-from lrc_jepa.commands.works import PAIR_S, training_left
+from lrc_jepa.commands.works import run_seconds
 from lrc_jepa.config import RunConfig
 from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
@@ -64,16 +64,6 @@ class StudyArgs:
 
 
 @dataclass(frozen=True)
-class Variant:
-    """What to train, on what, and what to call it."""
-
-    config: RunConfig
-    data: Path
-    marks: Row
-    """What distinguishes it in its rows, such as field and value; the seed is the configuration's."""
-
-
-@dataclass(frozen=True)
 class Study:
     """A folder of variants, their runs and their rows: a sweep whose rows are of a kind of its own."""
 
@@ -97,8 +87,7 @@ class Study:
 
     def measured(self, variants: Sequence[Variant], executor: Executor) -> list[Compared]:
         """The rows of these variants: what is missing is trained and measured first."""
-        works = [Measurement(self, variant) for variant in variants]
-        jobs = {work.key: Job(f"{work.name}-{work.key[:6]}", work) for work in works}
+        jobs = {variant.key: Job(f"{variant.name}-{variant.key[:6]}", variant) for variant in variants}
         ended = complete(list(jobs.values()), executor)
         if failed := [end for end in ended.values() if end.failure]:
             raise BadInput(f"{len(failed)} of {len(jobs)} variants failed; the first: {failed[0].failure}")
@@ -107,7 +96,7 @@ class Study:
             say(
                 f"{self.out / ROWS} holds {others} other rows: of other recipes, data or settings, not shown here"
             )
-        return [known[work.key] for work in works]
+        return [known[variant.key] for variant in variants]
 
     def show(self, first: str, rows: Sequence[C], by: Callable[[C], str]) -> None:
         """Means over seeds, a line for each of what `by` tells apart."""
@@ -118,36 +107,39 @@ class Study:
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """Train one variant and measure it: the work of a job."""
+class Variant:
+    """What to train, on what, and what to call it; training and measuring it is the work of a job."""
 
     kind: ClassVar[str] = "variant"
 
     study: Study
-    variant: Variant
+    recipe: RunConfig
+    data: Path
+    marks: Row
+    """What distinguishes it in its rows, such as field and value; the seed is the configuration's."""
 
     @property
     def config(self) -> RunConfig:
         """The configuration as it fits the data."""
-        return fit_actions(self.variant.config, Store(self.variant.data))
+        return fit_actions(self.recipe, Store(self.data))
 
     @property
     def key(self) -> str:
         """Of all that its figures depend on."""
         metric = KINDS[self.study.rows].metric
-        data = Store(self.variant.data).digest()
-        return digest([self.config.digest(), data, metric, self.study.shared, self.variant.marks])
+        data = Store(self.data).digest()
+        return digest([self.config.digest(), data, metric, self.study.shared, self.marks])
 
     @property
     def name(self) -> str:
         """What tells it from the others of its study."""
-        marks = "-".join(str(value) for value in self.variant.marks.values())
+        marks = "-".join(str(value) for value in self.marks.values())
         return f"{file_name(marks)}-seed{self.config.train.seed}-{self.trained}"
 
     @property
     def trained(self) -> str:
         """Of the configuration and the data: one run, whatever it is called and measured by."""
-        return digest([self.config.digest(), Store(self.variant.data).digest()])[:8]
+        return digest([self.config.digest(), Store(self.data).digest()])[:8]
 
     def done(self) -> bool:
         """Whether the study has its row."""
@@ -155,8 +147,7 @@ class Measurement:
 
     def seconds(self) -> float:
         """Training, if it is not trained, and a guess at the rest."""
-        training = training_left(self.config, self.variant.data, self._folder())
-        return 5 + training + PAIR_S * self.study.protocol.pairs
+        return run_seconds(self.config, self.data, self._folder(), self.study.protocol.pairs)
 
     def _folder(self) -> Path:
         """Where its run is, under whatever name, or will be."""
@@ -168,12 +159,12 @@ class Measurement:
         out.mkdir(parents=True, exist_ok=True)
         with hold(out / self.trained, wait=True):
             folder = self._folder()  # another may just have made it, under its own name
-            ensure_trained(self.config, self.variant.data, folder, device)
-            opened = open_run(folder, self.variant.data, device=device)
+            ensure_trained(self.config, self.data, folder, device)
+            opened = open_run(folder, self.data, device=device)
             figures = measure(opened, self.study.protocol)
             measured = {"key": self.key, "study": self.study.shared, "figures": figures}
             seed = {"seed": self.config.train.seed}
-            row = KINDS[self.study.rows].of(opened.stamp(), self.variant.marks, seed, measured)
+            row = KINDS[self.study.rows].of(opened.stamp(), self.marks, seed, measured)
             append_rows(out / ROWS, [row.row()])
 
 

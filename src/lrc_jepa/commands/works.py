@@ -93,7 +93,7 @@ class Trained:
 
     def seconds(self) -> float:
         """Training, if it is not trained, and a guess at the rest."""
-        return 5 + training_left(self.config, self.data, self.folder) + PAIR_S * self.pairs
+        return run_seconds(self.config, self.data, self.folder, self.pairs)
 
     def do(self) -> None:
         """Whatever is missing; a process that is about to end is waited for."""
@@ -126,13 +126,13 @@ class Trained:
         return Work(run, "planning", Control, reach, same=same)
 
 
-def training_left(config: RunConfig, data: Path, folder: Path) -> float:
-    """The seconds that training a run will take here: none where it is trained."""
+def run_seconds(config: RunConfig, data: Path, folder: Path, pairs: int) -> float:
+    """What training a run, unless it is trained, and planning on so many pairs will take here."""
     try:
         trained = data.exists() and is_trained(config, data, folder)
     except BadInput:  # said when it is its turn
         trained = False
-    return 0.0 if trained else training_seconds(config)
+    return 5 + (0.0 if trained else training_seconds(config)) + PAIR_S * pairs
 
 
 def pairs_file(run: Run, pairs: int, folder: Path) -> Path:

@@ -110,12 +110,7 @@ class StoreWriter:
     """Append episodes one by one; the store appears only when the block ends without an error."""
 
     def __init__(
-        self,
-        path: Path,
-        meta: Mapping[str, Any],
-        *,
-        overwrite: bool = False,
-        storage: Storage = RAW,
+        self, path: Path, meta: Mapping[str, Any], *, overwrite: bool = False, storage: Storage = RAW
     ) -> None:
         self.path, self.meta, self.storage = Path(path), dict(meta), storage
         check_target(self.path, overwrite=overwrite)

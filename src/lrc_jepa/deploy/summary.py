@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 BY_HAND = "a human's word"
+COUNTS = ("periods", "late", "late_unhandled", "actions", "plans", "restarts")
 KEPT = 100_000  # newest latencies that percentiles are of
 
 
@@ -65,7 +66,7 @@ class Summary:
 
     def add(self, other: Summary) -> None:
         """Take in another drive."""
-        for name in ("periods", "late", "late_unhandled", "actions", "plans", "restarts"):
+        for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.why += other.why
         self.sent_ms += other.sent_ms
@@ -74,8 +75,7 @@ class Summary:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values; latencies as their 99th percentile and the largest."""
-        counts = ("periods", "late", "late_unhandled", "actions", "plans", "restarts", "ended")
-        figures: dict[str, Any] = {name: getattr(self, name) for name in counts}
+        figures: dict[str, Any] = {name: getattr(self, name) for name in (*COUNTS, "ended")}
         for name, values in (("", self.sent_ms), ("plan_", self.plan_ms)):
             figures[f"{name}p99_ms"] = float(np.percentile(values, 99)) if values else None
             figures[f"{name}max_ms"] = max(values) if values else None
