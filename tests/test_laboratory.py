@@ -449,7 +449,7 @@ def test_ablation_trains_once_and_reuses(ablated, tmp_path):
 
 def test_a_run_that_another_has_just_made_is_taken_under_its_name(store, tmp_path, monkeypatch):
     study = variants.Study("ablation", tmp_path, variants.Protocol(0, 4), {})
-    work = variants.Variant(study, DEBUG, store.path, {"value": "1"})
+    work = variants.Variant(DEBUG, store.path, study, {"value": "1"})
     other, taken = tmp_path / f"other-{work.trained}", []
 
     @contextmanager

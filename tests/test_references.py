@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lrc_jepa import cli
-from lrc_jepa.config import PlanConfig
+from lrc_jepa.config import PlanConfig, TrainConfig
 from lrc_jepa.data.clips import Split
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.closed_loop import run as run_actor
@@ -25,7 +25,7 @@ from lrc_jepa.plan.problem import Box, Problem, episode_generators
 from lrc_jepa.rows import read_rows
 from lrc_jepa.training.checkpoint import load_checkpoint, newest_checkpoint
 
-QUICK = HeadConfig(pairs=64, steps=5, batch_size=16)
+QUICK = HeadConfig(pairs=64, train=TrainConfig(steps=5, batch_size=16, lr=1e-3))
 
 
 @pytest.fixture
@@ -62,10 +62,11 @@ def test_a_head_learns_the_way_from_state_to_goal():
     g = torch.Generator().manual_seed(0)
     z, goal = torch.randn(2000, 1, 2, generator=g), torch.randn(2000, 1, 2, generator=g)
     blocks = torch.cat([goal - z, z + goal], dim=1)  # (n, 2, 2)
-    head = train_head(Pairs(z, goal, blocks), HeadConfig(steps=250, hidden=64, lr=3e-3))
+    config = HeadConfig(hidden=64, train=TrainConfig(steps=250, batch_size=256, lr=3e-3, weight_decay=1e-2))
+    head = train_head(Pairs(z, goal, blocks), config)
     error = (head(z, goal) - blocks).square().mean()
     assert error < 0.01 and not any(p.requires_grad for p in head.parameters())
-    again = train_head(Pairs(z, goal, blocks), HeadConfig(steps=250, hidden=64, lr=3e-3))
+    again = train_head(Pairs(z, goal, blocks), config)
     assert torch.equal(head(z, goal), again(z, goal))
 
 

@@ -65,7 +65,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     out = args.out or Path("runs") / f"ablate-{file_name(args.what)}"
     study = args.study(Ablation, out, {"recipe": args.recipe, "data": Store(data).digest()})
     variants = [
-        Variant(study, variant(recipe, field, value, seed), data, {"field": field, "value": value})
+        Variant(variant(recipe, field, value, seed), data, study, {"field": field, "value": value})
         for value in dict.fromkeys(values)
         for seed in range(args.seeds)
     ]

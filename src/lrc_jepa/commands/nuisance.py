@@ -54,7 +54,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     settings = {name: getattr(args, name) for name in ("world", "size", "episodes", "steps")}
     study = args.study(Nuisance, args.out, settings)
     variants = [
-        Variant(study, _config(recipe, args.steps, seed), data, {"factors": factors})
+        Variant(_config(recipe, args.steps, seed), data, study, {"factors": factors})
         for factors in dict.fromkeys(args.factors)
         for data in [_dataset(args, factors, image_size)]
         for recipe in recipes.values()

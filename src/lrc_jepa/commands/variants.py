@@ -15,8 +15,7 @@ from typing import Any, ClassVar, TypeVar
 from lrc_jepa.bounds import Count, Natural
 from lrc_jepa.commands.completing import complete
 from lrc_jepa.commands.train import ensure_trained
-from lrc_jepa.commands.works import run_seconds
-from lrc_jepa.config import RunConfig
+from lrc_jepa.commands.works import TrainingWork, run_seconds
 from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
@@ -24,7 +23,6 @@ from lrc_jepa.evaluate.variants import Protocol, measure
 from lrc_jepa.files import digest
 from lrc_jepa.jobs.executors import Executor, Here, Processes
 from lrc_jepa.jobs.job import Job
-from lrc_jepa.library import fit_actions
 from lrc_jepa.locks import hold
 from lrc_jepa.records import KINDS, of_rows
 from lrc_jepa.records import Variant as Compared
@@ -107,39 +105,32 @@ class Study:
 
 
 @dataclass(frozen=True)
-class Variant:
+class Variant(TrainingWork):
     """What to train, on what, and what to call it; training and measuring it is the work of a job."""
 
     kind: ClassVar[str] = "variant"
 
     study: Study
-    recipe: RunConfig
-    data: Path
     marks: Row
     """What distinguishes it in its rows, such as field and value; the seed is the configuration's."""
-
-    @property
-    def config(self) -> RunConfig:
-        """The configuration as it fits the data."""
-        return fit_actions(self.recipe, Store(self.data))
 
     @property
     def key(self) -> str:
         """Of all that its figures depend on."""
         metric = KINDS[self.study.rows].metric
         data = Store(self.data).digest()
-        return digest([self.config.digest(), data, metric, self.study.shared, self.marks])
+        return digest([self.fitted.digest(), data, metric, self.study.shared, self.marks])
 
     @property
     def name(self) -> str:
         """What tells it from the others of its study."""
         marks = "-".join(str(value) for value in self.marks.values())
-        return f"{file_name(marks)}-seed{self.config.train.seed}-{self.trained}"
+        return f"{file_name(marks)}-seed{self.fitted.train.seed}-{self.trained}"
 
     @property
     def trained(self) -> str:
         """Of the configuration and the data: one run, whatever it is called and measured by."""
-        return digest([self.config.digest(), Store(self.data).digest()])[:8]
+        return digest([self.fitted.digest(), Store(self.data).digest()])[:8]
 
     def done(self) -> bool:
         """Whether the study has its row."""
@@ -147,7 +138,7 @@ class Variant:
 
     def seconds(self) -> float:
         """Training, if it is not trained, and a guess at the rest."""
-        return run_seconds(self.config, self.data, self._folder(), self.study.protocol.pairs)
+        return run_seconds(self.fitted, self.data, self._folder(), self.study.protocol.pairs)
 
     def _folder(self) -> Path:
         """Where its run is, under whatever name, or will be."""
@@ -159,11 +150,11 @@ class Variant:
         out.mkdir(parents=True, exist_ok=True)
         with hold(out / self.trained, wait=True):
             folder = self._folder()  # another may just have made it, under its own name
-            ensure_trained(self.config, self.data, folder, device)
+            ensure_trained(self.fitted, self.data, folder, device)
             opened = open_run(folder, self.data, device=device)
             figures = measure(opened, self.study.protocol)
             measured = {"key": self.key, "study": self.study.shared, "figures": figures}
-            seed = {"seed": self.config.train.seed}
+            seed = {"seed": self.fitted.train.seed}
             row = KINDS[self.study.rows].of(opened.stamp(), self.marks, seed, measured)
             append_rows(out / ROWS, [row.row()])
 

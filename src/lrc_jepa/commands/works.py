@@ -65,13 +65,24 @@ class Dataset:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingWork:
+    """Work that begins with a configuration trained on a dataset."""
+
+    config: RunConfig
+    data: Path
+
+    @property
+    def fitted(self) -> RunConfig:
+        """The configuration as it fits the data."""
+        return fit_actions(self.config, Store(self.data))
+
+
+@dataclass(frozen=True)
+class Trained(TrainingWork):
     """Train a configuration on a dataset, reach goals with it, and do further experiments."""
 
     kind: ClassVar[str] = "run"
 
-    config: RunConfig
-    data: Path
     folder: Path
     """Of the run."""
     pairs: int
@@ -99,8 +110,7 @@ class Trained:
         """Whatever is missing; a process that is about to end is waited for."""
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with hold(self.folder, wait=True):
-            config = fit_actions(self.config, Store(self.data))
-            ensure_trained(config, self.data, self.folder, self.device)
+            ensure_trained(self.fitted, self.data, self.folder, self.device)
             for part in self._parts(self._opened()):
                 if not part.done():
                     part.do()

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrc_jepa.arrays import Array, Frames
-from lrc_jepa.config import PlanConfig
+from lrc_jepa.config import PlanConfig, TrainConfig
 from lrc_jepa.data.deployment import Deployment
 from lrc_jepa.data.limits import ActionLimits
 from lrc_jepa.data.store import Store
@@ -90,10 +90,8 @@ class HeadConfig:
 
     pairs: int = 8192
     hidden: int = 256
-    steps: int = 2000
-    batch_size: int = 256
-    lr: float = 1e-3
-    seed: int = 0
+    train: TrainConfig = TrainConfig(steps=2000, batch_size=256, lr=1e-3, weight_decay=1e-2)
+    """Of its fields those that are named here, and the seed."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ def draw_pairs(
     The second frame is 1 to `reach` model steps later, or exactly `blocks` where `reach` is 0. Actions
     beyond the second frame are still the recorded ones.
     """
-    skip, rng = deployment.spec.frameskip, np.random.default_rng(config.seed)
+    skip, rng = deployment.spec.frameskip, np.random.default_rng(config.train.seed)
     span = max(blocks, reach) * skip
     fitting = episodes[store.ep_len[episodes] > span]
     if not len(fitting):
@@ -172,13 +170,14 @@ class Head(nn.Module):
 def train_head(pairs: Pairs, config: HeadConfig) -> Head:
     """Least squares on the recorded blocks, AdamW with a cosine to 0; depends on the seed alone."""
     with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
+        train = config.train
+        torch.manual_seed(train.seed)
         pairs = Pairs(*(x.clone() for x in (pairs.first, pairs.second, pairs.blocks)))
         head = Head(pairs, config).to(pairs.first.device)
-        optimizer = torch.optim.AdamW(head.parameters(), lr=config.lr, weight_decay=1e-2)
-        decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.steps)
-        for _ in range(config.steps):
-            rows = torch.randint(0, len(pairs.first), (config.batch_size,)).to(pairs.first.device)
+        optimizer = torch.optim.AdamW(head.parameters(), lr=train.lr, weight_decay=train.weight_decay)
+        decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, train.steps)
+        for _ in range(train.steps):
+            rows = torch.randint(0, len(pairs.first), (train.batch_size,)).to(pairs.first.device)
             loss = F.mse_loss(head(pairs.first[rows], pairs.second[rows]), pairs.blocks[rows])
             optimizer.zero_grad()
             loss.backward()
