@@ -10,6 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,6 +148,21 @@ def make_jobs(world: World, template: Job, policies: list[str]) -> list[Job]:
     ]
 
 
+def described(world: World, appearance: Appearance) -> dict[str, Any]:
+    """What `meta.json` says of a world and of how its episodes look."""
+    varied = list(world.factors[: appearance.factors]) if appearance.kind == "varied" else []
+    return {
+        "world": world.name,
+        "frame_rate": world.frame_rate,
+        "action_low": world.action_low.tolist(),
+        "action_high": world.action_high.tolist(),
+        "action_names": list(world.action_names),
+        "action_units": list(world.action_units),
+        "appearance": asdict(appearance),
+        "appearance_factors": varied,
+    }
+
+
 def collect(
     world: World | str,
     out: Path | str,
@@ -187,20 +203,7 @@ def collect(
     which = assign_policies(mix, names, episodes, seed)
     jobs = make_jobs(world, Job(world.name, appearance, seed, length, size), [names[w] for w in which])
     coverage = Coverage(world)
-    varied = list(world.factors[: appearance.factors]) if appearance.kind == "varied" else []
-    meta = {
-        "world": world.name,
-        "frame_rate": world.frame_rate,
-        "action_low": world.action_low.tolist(),
-        "action_high": world.action_high.tolist(),
-        "action_names": list(world.action_names),
-        "action_units": list(world.action_units),
-        "appearance": asdict(appearance),
-        "appearance_factors": varied,
-        "policies": names,
-        "policy_mix": mix,
-        "seed": seed,
-    }
+    meta = {**described(world, appearance), "policies": names, "policy_mix": mix, "seed": seed}
     with StoreWriter(Path(out), meta, overwrite=overwrite, storage=storage) as writer:
         for job, results in zip(jobs, run_jobs(world, jobs, processes), strict=True):
             for (number, policy), (columns, factors) in zip(job.episodes, results, strict=True):
