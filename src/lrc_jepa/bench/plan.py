@@ -35,6 +35,7 @@ from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.plan.planners import solve
 from lrc_jepa.plan.problem import Box, Plan, Problem, episode_generators
 from lrc_jepa.recipes import get_recipe
+from lrc_jepa.report.run_rows import busy
 
 
 @torch.no_grad()
@@ -352,5 +353,5 @@ def show(figures: dict[str, Any]) -> None:
         columns = ("planner", "samples", "iterations", "std", "colour", "plans_scored", "reached")
         rows = [["" if r[c] is None else str(r[c]) for c in columns] for r in figures["search"]]
         table("search with a perfect model of TwoRoom, of 300 pairs", list(columns), rows)
-    if figures["load_before"] > 0.5:
-        say(f"the machine was busy (load {figures['load_before']:.1f}), so take every figure with care")
+    for sentence in busy(figures["load_before"], "every figure"):
+        say(sentence)

@@ -28,6 +28,7 @@ from lrc_jepa.evaluate.clocks import alternate, peak_bytes
 from lrc_jepa.objectives.sigreg import sigreg, sigreg_reference
 from lrc_jepa.objectives.terms import TERMS
 from lrc_jepa.recipes import get_recipe
+from lrc_jepa.report.run_rows import busy
 from lrc_jepa.training.assemble import Pieces, assemble
 from lrc_jepa.training.distributed import launch, team
 from lrc_jepa.training.feed import Feed
@@ -289,5 +290,5 @@ def show(figures: dict[str, Any]) -> None:
     if "paper" in figures:
         say(f"a paper-size step of LRC-JEPA takes {figures['lrc_over_lwm']:.2f} times one of LWM")
         say(f"two processes give {figures['processes']['two_over_one']:.2f} times the rate of one")
-    if figures["load_before"] > 0.5:
-        say(f"the machine was busy (load {figures['load_before']:.1f}), so take every figure with care")
+    for sentence in busy(figures["load_before"], "every figure"):
+        say(sentence)

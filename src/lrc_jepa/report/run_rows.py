@@ -133,3 +133,8 @@ def origins(measured: Sequence[tuple[RunRows, Sequence[Measured]]]) -> list[str]
 def number(value: float | None, digits: int = 3) -> str:
     """A number, or a dash where there is none."""
     return "–" if value is None else f"{value:.{digits}f}"
+
+
+def busy(load: float, figures: str) -> list[str]:
+    """A sentence where other work was done on the machine beside what was timed."""
+    return [f"the machine was busy (load {load:.1f}), so take {figures} with care"] if load > 0.5 else []

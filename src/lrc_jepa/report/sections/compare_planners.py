@@ -10,7 +10,7 @@ from matplotlib.ticker import NullFormatter
 from lrc_jepa.evaluate.choice import choose
 from lrc_jepa.records import PlannerBudget
 from lrc_jepa.report.canvas import Drawing, Sheet, sheet
-from lrc_jepa.report.run_rows import RunRows, number
+from lrc_jepa.report.run_rows import RunRows, busy, number
 from lrc_jepa.report.tables import Conclusion, Section, Table
 from lrc_jepa.rows import Row
 
@@ -100,7 +100,7 @@ def of_run(source: RunRows) -> Section | None:
 
 def conclusion(answer: Row) -> Conclusion:
     """What `lrc bench plan --runs` says."""
-    best, load = answer["equal_success"], answer["load_before"]
+    best = answer["equal_success"]
     plain, batched = answer["plain_s"], answer["plain_batched_s"]
     remarks = [f"the paper's CEM by the plain loop: {plain:.3f} s, batched {batched:.4f} s"]
     if best is None:
@@ -111,7 +111,6 @@ def conclusion(answer: Row) -> Conclusion:
             f"{best['fewer']:.1f} times fewer predictor steps, {best['faster_than_plain']:.1f} times faster "
             "than the plain loop"
         )
-    if load > 0.5:
-        remarks.append(f"the machine was busy (load {load:.1f}), so take the seconds with care")
+    remarks += busy(answer["load_before"], "the seconds")
     title = f"{answer['pairs']} non-trivial pairs, all planners on the same"
     return Conclusion([_table(answer["planners"], title)], answer, remarks)

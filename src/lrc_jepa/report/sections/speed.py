@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from lrc_jepa.records import Speed
 from lrc_jepa.report import figures, paper
-from lrc_jepa.report.run_rows import RunRows, origins, per_source
+from lrc_jepa.report.run_rows import RunRows, busy, origins, per_source
 from lrc_jepa.report.tables import Conclusion, Section, Table
 
 
@@ -88,6 +88,5 @@ def side_by_side(runs: Sequence[str], rows: Sequence[Speed]) -> Conclusion:
         for run, row in zip(runs, rows, strict=True)
     ]
     remarks = ["compare systems within one column: not every system has a cached rollout"]
-    if (load := max(row.load for row in rows)) > 0.5:
-        remarks.append(f"the machine was busy (load {load:.1f}), so take the times with care")
+    remarks += busy(max(row.load for row in rows), "the times")
     return Conclusion([Table(title, columns, lines)], {"systems": systems}, remarks)
