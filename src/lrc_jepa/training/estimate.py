@@ -94,8 +94,9 @@ def estimate(config: RunConfig, model: Model, steps: int) -> Cost:
     objective = Objective(config.objective, model, config.train.seed)
     model.train()
     _trial(model, objective, random_clip(config, model, PROBES[0]))  # warms up
-    trials = [_trial(model, objective, random_clip(config, model, clips)) for clips in PROBES]
-    seconds, activations = (at_batch(*pair, config.train.batch_size) for pair in zip(*trials, strict=True))
+    small, large = (_trial(model, objective, random_clip(config, model, clips)) for clips in PROBES)
+    batch = config.train.batch_size
+    seconds, activations = (at_batch(a, b, batch) for a, b in zip(small, large, strict=True))
     weights = sum(p.numel() * 4 for p in model.parameters() if p.requires_grad)
     return Cost(steps, seconds, 4 * weights / 1e9, activations / 1e9)
 
