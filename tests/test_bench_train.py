@@ -88,7 +88,7 @@ def test_the_fastest_round_counts():
 
 
 def test_the_command_knows_its_benchmarks():
-    with pytest.raises(BadInput, match="there is no lrc bench 'tain'; there is train, plan, worlds"):
+    with pytest.raises(BadInput, match="there is no lrc bench 'tain'; there is train, plan, data, worlds"):
         bench.main(["tain"])
 
 

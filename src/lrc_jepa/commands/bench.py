@@ -1,4 +1,4 @@
-"""`lrc bench train|plan|worlds|studio`: how fast the library is here."""
+"""`lrc bench train|plan|data|worlds|studio`: how fast the library is here."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from lrc_jepa.arguments import choose_verb
 BENCHES = {
     "train": "the training step, SIGReg and the loader, against a plain step in the same run",
     "plan": "rollouts and searches of the planners; --systems RUN...: whole trajectories of trained runs",
+    "data": "clips from raw frames, JPEG shards, HDF5 and Lance, at 64 and 224 pixels",
     "worlds": "collecting in the simulated worlds, and how exactly they replay",
     "studio": "how long the studio keeps a hand waiting: a goal dragged, a frame scrubbed, a block imagined",
 }
