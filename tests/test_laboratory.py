@@ -623,6 +623,15 @@ def test_lab_leaves_out_what_cannot_be_run_and_says_so(home, tmp_path):
     assert lab.run_all(waiting) == [f"{home}: planning: there are too few pairs"] and done == [1]
 
 
+@pytest.mark.parametrize("option", ["--theory", "--also"])
+def test_what_the_page_could_not_show_is_refused_before_any_experiment(option, home, tmp_path, monkeypatch):
+    from lrc_jepa.commands import lab
+
+    monkeypatch.setattr(lab, "open_run", lambda path: pytest.fail("it began"))
+    with pytest.raises(BadInput, match="results.jsonl"):
+        lab.main([str(home), option, str(tmp_path), "--out", str(tmp_path / "page")])
+
+
 def test_without_a_simulator_the_laboratory_still_imagines(home, monkeypatch):
     from lrc_jepa.commands import lab
 

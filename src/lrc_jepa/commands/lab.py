@@ -25,7 +25,9 @@ from lrc_jepa.jobs.clock import duration
 from lrc_jepa.locks import hold
 from lrc_jepa.options import Positional
 from lrc_jepa.records import Measured, of_rows
+from lrc_jepa.report.page import check_shown
 from lrc_jepa.run import Run, open_run
+from lrc_jepa.shipped import unpacked
 
 EXAMPLES = ("lrc lab runs/first --quick", "lrc lab runs/lrc runs/lwm --theory theory --also runs/ablate-q")
 
@@ -121,6 +123,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     )
     args = parse(LabArgs, argv, "lab", about, examples=EXAMPLES)
     check_writable(args.out)
+    check_shown([unpacked(run) for run in args.also], [args.theory] if args.theory else [])
     asked = Asked(args.pairs, args.quick)
     plans = [work for path in args.runs for work in work_on(open_run(path), asked)]
     with ExitStack() as held:

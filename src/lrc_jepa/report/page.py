@@ -98,17 +98,23 @@ def _title(views: Sequence[RunView]) -> str:
     return "; ".join(view.title for view in views) if len(views) < 4 else f"{len(views)} runs side by side"
 
 
+def check_shown(runs: Sequence[Path], also: Sequence[Path] = ()) -> list[Path]:
+    """Refuse folders that a page cannot be made of -> those that are runs, not folders of rows alone."""
+    trained = [run for run in runs if _is_run(run)]
+    for folder in also:
+        if not (folder / "results.jsonl").is_file():
+            raise BadInput(f"{folder} has no results.jsonl")
+    return trained
+
+
 def write_page(runs: Sequence[Path], out: Path, also: Sequence[Path] = ()) -> Path:
     """Write `index.html` into `out`, with its tables and figures as files beside it.
 
     `runs` may hold folders of rows alone; `also` are such folders for certain.
     """
     runs = list({run.resolve(): run for run in runs}.values())  # one named twice is shown once
-    trained = [run for run in runs if _is_run(run)]
+    trained = check_shown(runs, also)
     loose = [*(run for run in runs if run not in trained), *also]
-    for folder in also:
-        if not (folder / "results.jsonl").is_file():
-            raise BadInput(f"{folder} has no results.jsonl")
     sources = read_runs(trained) + [read_folder(folder) for folder in loose]
     misfits = [misfit for source in sources for misfit in source.misfits]
     for misfit in misfits:
