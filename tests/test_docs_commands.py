@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 import shutil
+from itertools import pairwise
 
 import pytest
 from hub_server import hub
@@ -146,4 +147,4 @@ def _written(words):
         return ["datasets/tworoom-clean"]
     if words[0] == "train" and not {"--out", "--resume", "--dry-run"} & set(words):
         return [f"runs/{words[1]}"]
-    return [after for word, after in zip(words, words[1:], strict=False) if word in ("--out", "--rest")]
+    return [after for word, after in pairwise(words) if word in ("--out", "--rest")]

@@ -628,7 +628,7 @@ def test_what_the_page_could_not_show_is_refused_before_any_experiment(option, h
     from lrc_jepa.commands import lab
 
     monkeypatch.setattr(lab, "open_run", lambda path: pytest.fail("it began"))
-    with pytest.raises(BadInput, match="results.jsonl"):
+    with pytest.raises(BadInput, match=r"results\.jsonl"):
         lab.main([str(home), option, str(tmp_path), "--out", str(tmp_path / "page")])
 
 
