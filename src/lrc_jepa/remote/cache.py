@@ -13,7 +13,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.files import whole_file
 from lrc_jepa.folders import discard, settle_all
 from lrc_jepa.locks import hold
-from lrc_jepa.remote.urls import cache_folder
+from lrc_jepa.remote.urls import cache_folder, from_environment
 
 GIGABYTES = "LRC_CACHE_GB"
 HASH = re.compile(r"[0-9a-f]{64}")
@@ -21,14 +21,7 @@ HASH = re.compile(r"[0-9a-f]{64}")
 
 def cache_limit() -> int:
     """Bytes that the cache may take."""
-    text = os.environ.get(GIGABYTES, "50")
-    try:
-        gigabytes = float(text)
-    except ValueError:
-        gigabytes = 0.0
-    if not 0 < gigabytes < 1e9:
-        raise BadInput(f"{GIGABYTES} must be a number above 0, not {text[:40]!r}")
-    return int(gigabytes * 1e9)
+    return int(from_environment(GIGABYTES, usual=50, below=1e9) * 1e9)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from lrc_jepa.errors import BadInput, one_line
 from lrc_jepa.extras import need
 from lrc_jepa.files import file_digest
 from lrc_jepa.folders import discard, name_aside
+from lrc_jepa.remote.urls import from_environment
 
 T = TypeVar("T")
 SECONDS = "LRC_REMOTE_SECONDS"
@@ -55,14 +56,7 @@ class WrongBytes(Exception):
 
 def deadline() -> float:
     """Seconds that one file is tried for."""
-    text = os.environ.get(SECONDS, "300")
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < 1e7:
-        raise BadInput(f"{SECONDS} must be a number of seconds above 0, not {text[:40]!r}")
-    return seconds
+    return from_environment(SECONDS, usual=300, below=1e7, what="a number of seconds")
 
 
 @lru_cache(maxsize=16)

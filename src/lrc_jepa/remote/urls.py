@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from urllib.parse import quote
 
+from lrc_jepa.errors import BadInput
+
 URL = re.compile(r"([a-z][a-z0-9+.-]+):(/{1,3})([^/].*)")  # a scheme has two letters or more: c:/ is a disk
 
 
@@ -20,6 +22,18 @@ def url_of(place: Path | str) -> str | None:
         return None
     scheme, _, rest = match.groups()
     return f"{scheme}://{'/' if scheme == 'file' else ''}{rest.rstrip('/')}"
+
+
+def from_environment(name: str, usual: float, below: float, what: str = "a number") -> float:
+    """A number above 0 that a variable of the environment says, or the usual one."""
+    text = os.environ.get(name, str(usual))
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < below:
+        raise BadInput(f"{name} must be {what} above 0, not {text[:40]!r}")
+    return value
 
 
 def cache_folder() -> Path:
