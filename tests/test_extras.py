@@ -119,7 +119,7 @@ def test_every_package_is_in_the_extra_that_is_named():
 
 def test_all_is_all_and_bounds_are_stated():
     for extra, lines in EXTRAS.items():
-        if extra not in ("dev", "docs", "mlflow", "rerun", "trackio"):
+        if extra not in ("dev", "docs", "mlflow", "ray", "rerun", "trackio"):
             assert names(extra) <= names("all") <= names("dev"), extra
         assert all(re.search(r">=|\[", line) for line in lines), extra
     core = {re.match(r"[\w.-]+", line)[0] for line in PROJECT["dependencies"]}

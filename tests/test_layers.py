@@ -42,6 +42,7 @@ BASE = {
 }
 ORDER = [
     "runtime",
+    "jobs",
     "data",
     "envs",
     "models",
@@ -55,7 +56,6 @@ ORDER = [
     "evaluate",
     "report",
     "library",
-    "jobs",
     "drive",
     "export",
     "studio",

@@ -18,6 +18,7 @@ from lrc_jepa.commands.job import read_work
 from lrc_jepa.errors import BadInput, Terminated
 from lrc_jepa.evaluate.kept import read_kept
 from lrc_jepa.evaluate.stats import seeded_difference
+from lrc_jepa.jobs import places
 from lrc_jepa.jobs.clock import Clock, duration
 from lrc_jepa.jobs.executors import Here, Processes
 from lrc_jepa.jobs.job import Ended, Job
@@ -44,7 +45,7 @@ def here(monkeypatch):
             ran.append(job.name)
             return super().run(job)
 
-    monkeypatch.setattr(sweep, "Processes", lambda slots, threads, folder: Counting())
+    monkeypatch.setattr(places, "Processes", lambda slots, threads, folder: Counting())
     return ran
 
 
@@ -65,7 +66,7 @@ def test_jobs_side_by_side_one_of_which_fails(datasets, tmp_path, capsys, monkey
     assert kept.system == "lwm" and len(kept.outcomes) == 3
     assert "Systems over seeds" in (out / "report" / "index.html").read_text()
     alone = replace(of_words({"file": str(file)}), systems=("lwm",), out=tmp_path / "alone")
-    monkeypatch.setattr(sweep, "Processes", lambda *given: Here())
+    monkeypatch.setattr(places, "Processes", lambda *given: Here())
     assert sweep.work(alone)["failed"] == {}
     one, other = (weights(folder / "runs" / "tworoom-clean-lwm-debug-seed0") for folder in (out, alone.out))
     assert all(np.array_equal(value, other[name]) for name, value in one.items())

@@ -67,6 +67,7 @@ PACKAGES: dict[str, Package] = {
     "pygame": Package("envs", "Push-T as it was published"),
     "starlette": Package("studio", "the studio"),
     "uvicorn": Package("studio", "the studio"),
+    "ray": Package("ray", "jobs on a cluster"),
     "websockets": Package("serve", "the studio, and policies for others"),
 }
 """By the name that is imported."""

@@ -89,6 +89,12 @@ class Run:
         self.out = out or self.folder
         self._data, self._device, self._unbounded = data, device, unbounded
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For another process or machine: where everything lies; it is loaded there."""
+        places = (self._data, self.out)
+        data, out = (path if path is None or url_of(path) else path.absolute() for path in places)
+        return _reopened, (self.path.absolute(), data, out, self._device, self._unbounded)
+
     @cached_property
     def config(self) -> RunConfig:
         """What the run was trained with; reads no weights."""
@@ -274,6 +280,10 @@ class Run:
 def find_run(path: Path | str, *, device: str = "auto", unbounded: bool = False) -> Run:
     """A run by its path, or a model that comes with the library by its name, where it lies: to be read alone."""
     return Run(shipped.find(path) or path, device=device, unbounded=unbounded)
+
+
+def _reopened(path: Path, data: Path | None, out: Path, device: str, unbounded: bool) -> Run:
+    return Run(path, data=data, out=out, device=device, unbounded=unbounded)
 
 
 def load(path: Path | str, *, device: str = "auto", unbounded: bool = False) -> Run:

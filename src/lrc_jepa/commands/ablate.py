@@ -69,6 +69,6 @@ def main(argv: list[str]) -> dict[str, Any]:
         for value in dict.fromkeys(values)
         for seed in range(args.seeds)
     ]
-    rows = only(Ablation, study.measured(variants, args.executor(out)))
+    rows = only(Ablation, study.measured(variants, args.place))
     study.show(field, rows, lambda row: row.value)
     return {"field": field, "out": str(out), "rows": answer(rows, "value")}

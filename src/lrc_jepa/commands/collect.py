@@ -41,6 +41,8 @@ class CollectArgs:
     """The dataset is a function of this seed."""
     processes: int = 1
     """Processes that simulate side by side; the result is the same for any number."""
+    ray: str = ""
+    """Simulate on a Ray cluster instead: its address, or local; the result is the same (docs/cluster.md)."""
     out: Path | None = None
     """Folder of the dataset; left out: datasets/WORLD-APPEARANCE."""
     overwrite: bool = False
@@ -76,6 +78,7 @@ def work(args: CollectArgs) -> dict[str, Any]:
             length=args.length or None,
             overwrite=args.overwrite,
             processes=args.processes,
+            ray=args.ray,
             storage=args.frames,
             progress=bar.advance,
         )

@@ -30,7 +30,7 @@ def complete(jobs: Sequence[Job], executor: Executor) -> dict[str, Ended]:
     say(
         f"{count} jobs to do, {len(jobs) - count} done before; {executor.slots} at a time, about {duration(clock.left)}"
     )
-    with progress_bar("sweep, jobs", count) as bar:
+    with progress_bar("jobs", count) as bar:
 
         def watch(ended: Ended) -> None:
             clock.ended(ended)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -21,12 +21,14 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.experiments import EXPERIMENTS
 from lrc_jepa.files import digest, read_tree
 from lrc_jepa.jobs.job import Job
+from lrc_jepa.jobs.places import Place
 from lrc_jepa.library import recipe
-from lrc_jepa.options import Positional
+from lrc_jepa.options import Positional, Unprefixed
 from lrc_jepa.report.names import file_name
 
 PARTS = "parts"
 """The entry of a file that lists grids, each with what is its own; the rest of the file is for all of them."""
+PLACE = {field.name for field in fields(Place)}  # said without the name of their group, as on a command line
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,7 @@ class SweepArgs:
     """Folder of datasets, named WORLD-APPEARANCE; those that are missing are collected."""
     results: Path | None = None
     """A folder besides OUT/results to keep a row for each run in."""
-    jobs: Natural = 0
-    """Runs at a time; 0: as many as the cores are enough for."""
-    threads: Count = 1
-    """Threads of each run; its weights depend on this number, and on nothing that runs beside it."""
+    place: Unprefixed[Place] = Place()
     dry_run: bool = False
     """Do nothing: list the jobs, which of them are done, and the time that is left."""
     device: str = "auto"
@@ -93,7 +92,7 @@ def _with(args: SweepArgs, options: dict[str, Any], where: str) -> SweepArgs:
             if name == "vary" and isinstance(value, dict):
                 value = [f"{field}={_listed(values)}" for field, values in value.items()]
             if name != PARTS:
-                args = with_value(args, name, value)
+                args = with_value(args, f"place.{name}" if name in PLACE else name, value)
     except BadInput as error:
         raise BadInput(f"{where}: {error}") from None
     return args

@@ -1,4 +1,4 @@
-"""`lrc job`: one job of a sweep, from its file: what a sweep starts on this machine or on another."""
+"""`lrc job`: one job of many, from its file: what a sweep or a laboratory starts on this machine or on another."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lrc_jepa.arguments import Positional, parse
+from lrc_jepa.commands.lab import Examination
 from lrc_jepa.commands.variants import Variant
 from lrc_jepa.commands.works import Dataset, Trained
 from lrc_jepa.config_tree import from_dict
@@ -17,7 +18,7 @@ from lrc_jepa.jobs.executors import end_with_parent
 from lrc_jepa.jobs.job import Work
 
 EXAMPLES = ("lrc job sweeps/first/jobs/tworoom-clean-lrc-micro-seed0.json    # one that failed, once more",)
-WORKS: dict[str, type[Any]] = {kind.kind: kind for kind in (Dataset, Trained, Variant)}
+WORKS: dict[str, type[Any]] = {kind.kind: kind for kind in (Dataset, Trained, Variant, Examination)}
 
 
 @dataclass(frozen=True)

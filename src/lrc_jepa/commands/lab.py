@@ -8,28 +8,37 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from lrc_jepa.arguments import parse
 from lrc_jepa.bounds import Count
 from lrc_jepa.commands import report
+from lrc_jepa.commands.completing import complete
 from lrc_jepa.commands.examine import examine
+from lrc_jepa.config_tree import from_dict, to_dict
 from lrc_jepa.console import progress_bar, say, warn
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.choice import choose
-from lrc_jepa.evaluate.experiment import Asked
+from lrc_jepa.evaluate.experiment import Asked, Measuring
 from lrc_jepa.evaluate.pace import measure_pace
 from lrc_jepa.experiments import EXPERIMENTS
 from lrc_jepa.folders import check_writable
 from lrc_jepa.jobs.clock import duration
+from lrc_jepa.jobs.job import Job
+from lrc_jepa.jobs.places import PlaceHere
 from lrc_jepa.locks import hold
-from lrc_jepa.options import Positional
+from lrc_jepa.options import Positional, Unprefixed
 from lrc_jepa.records import Measured, of_rows
+from lrc_jepa.report.names import file_name
 from lrc_jepa.report.page import check_shown
 from lrc_jepa.run import Run, open_run
 from lrc_jepa.shipped import unpacked
 
-EXAMPLES = ("lrc lab runs/first --quick", "lrc lab runs/lrc runs/lwm --theory theory --also runs/ablate-q")
+EXAMPLES = (
+    "lrc lab runs/first --quick",
+    "lrc lab runs/first --jobs 2",
+    "lrc lab runs/lrc runs/lwm --theory theory --also runs/ablate-q",
+)
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,38 @@ class LabArgs:
     """Folders of ablations or nuisance, for the page."""
     quick: bool = False
     """Fewer frames, scenes and levels: a look in a minute or two."""
+    place: Unprefixed[PlaceHere] = PlaceHere()
+
+
+@dataclass(frozen=True)
+class Examination:
+    """One part of an experiment on one run, as a job for another process."""
+
+    kind: ClassVar[str] = "experiment"
+
+    run: Path
+    experiment: str
+    part: str
+    """What the laboratory calls it."""
+    config: dict[str, Any]
+    expected: float
+    """Seconds."""
+
+    def done(self) -> bool:
+        """Whether the run's newest checkpoint has such rows, and enough of them."""
+        return self._work().done()
+
+    def seconds(self) -> float:
+        """As it was reckoned where the laboratory began."""
+        return self.expected
+
+    def do(self) -> None:
+        """Measure and write the rows."""
+        self._work().do()
+
+    def _work(self) -> Work:
+        config = from_dict(EXPERIMENTS[self.experiment].measuring.Config, self.config, self.part)
+        return work_of(open_run(self.run), self.experiment, self.part, config, self.expected)
 
 
 @dataclass(frozen=True)
@@ -65,6 +106,8 @@ class Work:
     """Whether the rows of the largest evaluation of this checkpoint make it needless."""
     same: dict[str, object] = field(default_factory=dict)
     """What the rows of this part have in common."""
+    job: Examination | None = None
+    """The same for another process; None: it must be done alone."""
 
     def __str__(self) -> str:
         return f"{self.run.path}: {self.name}"
@@ -77,23 +120,48 @@ class Work:
         return shown is not None and self.enough(shown.rows)
 
 
+def work_of(run: Run, name: str, part: str, config: Any, seconds: float) -> Work:
+    """One part of the experiment `name`."""
+    experiment = EXPERIMENTS[name]
+    measuring: Measuring = experiment.measuring
+    alone = getattr(measuring, "ALONE", False)
+    return Work(
+        run,
+        part,
+        measuring.ROWS,
+        partial(examine, run, experiment, config),
+        seconds,
+        partial(measuring.enough, config=config),
+        measuring.same(config) if hasattr(measuring, "same") else {},
+        None if alone else Examination(run.path.absolute(), name, part, to_dict(config), seconds),
+    )
+
+
 def work_on(
     run: Run, asked: Asked, names: Collection[str] = EXPERIMENTS, *, timed: bool = True
 ) -> Iterator[Work]:
     """What applies to this checkpoint and these data, of the experiments named; `timed`: with what each takes."""
     pace = measure_pace(run) if timed else None
-    for experiment in (EXPERIMENTS[name] for name in EXPERIMENTS if name in names):
-        if experiment.measures and (measuring := experiment.measuring).applies(run):
-            for name, config in measuring.asked(run, asked).items():
-                yield Work(
-                    run,
-                    name,
-                    measuring.ROWS,
-                    partial(examine, run, experiment, config),
-                    measuring.seconds(run, config, pace) if pace else 1.0,
-                    partial(measuring.enough, config=config),
-                    measuring.same(config) if hasattr(measuring, "same") else {},
-                )
+    for name in (name for name in EXPERIMENTS if name in names and EXPERIMENTS[name].measures):
+        measuring = EXPERIMENTS[name].measuring
+        if measuring.applies(run):
+            for part, config in measuring.asked(run, asked).items():
+                seconds = measuring.seconds(run, config, pace) if pace else 1.0
+                yield work_of(run, name, part, config, seconds)
+
+
+def run_beside(waiting: list[Work], place: PlaceHere, folder: Path) -> list[str]:
+    """Run what need not be alone as jobs, then the rest; say what could not be run."""
+    jobs = [
+        Job(file_name(f"{number}-{work.run.path.name}-{work.name}"), work.job)
+        for number, work in enumerate(waiting)
+        if work.job
+    ]
+    with place.executor(folder) as executor:
+        ended = complete(jobs, executor) if jobs else {}
+    refused = [f"{name}: {end.failure}" for name, end in ended.items() if end.failure]
+    alone = [work for work in waiting if not work.job]
+    return refused + (run_all(alone) if alone else [])
 
 
 def run_all(waiting: list[Work]) -> list[str]:
@@ -139,7 +207,11 @@ def do_all(args: LabArgs, plans: list[Work]) -> dict[str, Any]:
         f"{len(plans)} experiments, {len(plans) - len(waiting)} of them done before; "
         f"about {duration(sum(work.seconds for work in waiting))} on this machine"
     )
-    refused = run_all(waiting) if waiting else []
+    refused = list[str]()
+    if waiting and args.place.several:
+        refused = run_beside(waiting, args.place, args.out / "jobs")
+    elif waiting:
+        refused = run_all(waiting)
     written = report.work(report.ReportArgs((*args.runs, *args.also), args.theory, args.out))
     done = len(waiting) - len(refused)
     return {"report": written["report"], "experiments": len(plans), "ran": done, "left_out": refused}

@@ -60,7 +60,7 @@ def main(argv: list[str]) -> dict[str, Any]:
         for recipe in recipes.values()
         for seed in range(args.seeds)
     ]
-    rows = only(Nuisance, study.measured(variants, args.executor(args.out)))
+    rows = only(Nuisance, study.measured(variants, args.place))
     study.show("trained on", rows, lambda row: f"{row.system}, {row.factors} factors")
     return {"out": str(args.out), "rows": answer(rows, "system", "factors")}
 

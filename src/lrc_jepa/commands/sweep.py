@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.folders import check_writable
 from lrc_jepa.jobs.clock import Clock, duration
-from lrc_jepa.jobs.executors import Processes
 from lrc_jepa.jobs.job import Job
 from lrc_jepa.library import fit_actions
 from lrc_jepa.locks import lock
@@ -31,6 +29,7 @@ ABOUT = (
 EXAMPLES = (
     "lrc sweep --worlds tworoom pusht --appearances clean varied --systems lrc lwm --seeds 0 1 2 --out sweeps/first",
     "lrc sweep docs/sweep.yaml --jobs 2 --threads 1",
+    "lrc sweep docs/sweep.yaml --ray local    # on a Ray cluster, here of this machine",
     "lrc sweep docs/sweep.yaml --dry-run    # what is done, what is left, and how long it will take",
 )
 
@@ -45,15 +44,10 @@ def work(args: SweepArgs) -> dict[str, Any]:
     for folder in (args.datasets, *_results(args)):
         check_writable(folder)
     with lock(args.out):
-        slots = slots_of(args)
-        ended = complete(jobs, Processes(slots, args.threads, args.out / "jobs"))
+        with args.place.executor(args.out / "jobs") as executor:
+            ended = complete(jobs, executor)
         failed = {name: end.failure for name, end in ended.items() if end.failure}
         return {**conclude(args, cells, failed), "jobs": len(jobs), "ran": len(ended)}
-
-
-def slots_of(args: SweepArgs) -> int:
-    """Jobs at a time."""
-    return args.jobs or max(1, len(os.sched_getaffinity(0)) // args.threads)
 
 
 def check_fit(jobs: Sequence[Job]) -> None:
@@ -69,7 +63,7 @@ def foresee(args: SweepArgs, jobs: Sequence[Job]) -> dict[str, Any]:
     done = {job.name: is_done(job) for job in jobs}
     lines = [[job.name, "done" if done[job.name] else duration(job.work.seconds())] for job in jobs]
     table(f"sweep {args.out}", ["job", "expected"], lines)
-    left = Clock([job for job in jobs if not done[job.name]], slots_of(args)).left
+    left = Clock([job for job in jobs if not done[job.name]], args.place.slots).left
     say(f"{sum(done.values())} of {len(jobs)} jobs are done; the others take about {duration(left)}")
     return {"jobs": len(jobs), "done": [name for name, is_done in done.items() if is_done], "seconds": left}
 

@@ -21,9 +21,10 @@ from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.variants import Protocol, measure
 from lrc_jepa.files import digest
-from lrc_jepa.jobs.executors import Executor, Here, Processes
 from lrc_jepa.jobs.job import Job
+from lrc_jepa.jobs.places import PlaceHere
 from lrc_jepa.locks import hold
+from lrc_jepa.options import Unprefixed
 from lrc_jepa.records import KINDS, of_rows
 from lrc_jepa.records import Variant as Compared
 from lrc_jepa.report.names import file_name
@@ -45,20 +46,13 @@ class StudyArgs:
     """Start-goal pairs for planning; 0: do not plan."""
     scenes: Count = 100
     """Scenes of expert-action recovery."""
-    jobs: Count = 1
-    """Runs at a time; more than one have processes of their own."""
-    threads: Count = 1
-    """Threads of each such process."""
+    place: Unprefixed[PlaceHere] = PlaceHere()
     device: str = "auto"
     """auto, cpu or cuda."""
 
     def study(self, kind: type[Compared], out: Path, settings: Row) -> Study:
         """A study with rows of a kind, in a folder; `settings` is what its variants share."""
         return Study(kind.kind, out, Protocol(self.pairs, self.scenes), settings, self.device)
-
-    def executor(self, out: Path) -> Executor:
-        """Where its runs are trained."""
-        return Here() if self.jobs == 1 else Processes(self.jobs, self.threads, out / "jobs")
 
 
 @dataclass(frozen=True)
@@ -83,10 +77,11 @@ class Study:
         rows, _ = of_rows(read_rows(self.out / ROWS, self.rows))
         return {row.key: row for row in rows if isinstance(row, Compared)}
 
-    def measured(self, variants: Sequence[Variant], executor: Executor) -> list[Compared]:
+    def measured(self, variants: Sequence[Variant], place: PlaceHere) -> list[Compared]:
         """The rows of these variants: what is missing is trained and measured first."""
         jobs = {variant.key: Job(f"{variant.name}-{variant.key[:6]}", variant) for variant in variants}
-        ended = complete(list(jobs.values()), executor)
+        with place.executor(self.out / "jobs") as executor:
+            ended = complete(list(jobs.values()), executor)
         if failed := [end for end in ended.values() if end.failure]:
             raise BadInput(f"{len(failed)} of {len(jobs)} variants failed; the first: {failed[0].failure}")
         known = self.known()

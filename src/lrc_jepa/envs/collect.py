@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +19,7 @@ from lrc_jepa.envs.appearance import Appearance, Kind
 from lrc_jepa.envs.base import World
 from lrc_jepa.envs.coverage import Coverage
 from lrc_jepa.errors import BadInput
+from lrc_jepa.jobs.pieces import Workers
 from lrc_jepa.protocols import Task
 
 Episode = tuple[dict[str, Array], Array]
@@ -95,30 +92,11 @@ def run_job(job: Job, world: World | None = None, task: Task | None = None) -> l
     return [rolled[number] for number, _ in job.episodes]
 
 
-def run_jobs(world: World, jobs: list[Job], processes: int) -> Iterator[list[Episode]]:
+def run_jobs(world: World, jobs: list[Job], workers: Workers) -> Iterator[list[Episode]]:
     """The results of the jobs, in order, from this process or from several."""
-    if processes == 1:
-        task = world.make(jobs[0].appearance)
-        yield from (run_job(job, world, task) for job in jobs)
-        return
-    # A forked child would inherit the parent's OpenGL state, which must not be shared: spawn.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(processes, len(jobs)), mp_context=context) as pool:
-        pending: deque[Future[list[Episode]]] = deque()
-        try:
-            for job in jobs:
-                pending.append(pool.submit(run_job, job))
-                if len(pending) > 2 * processes:  # bounds the memory
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        except BrokenProcessPool:
-            raise BadInput(
-                "a collecting process died; call collect from a script guarded by "
-                'if __name__ == "__main__", and see that there is enough memory'
-            ) from None
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    if workers.several:
+        return workers.answers(run_job, jobs)
+    return map(partial(run_job, world=world, task=world.make(jobs[0].appearance)), jobs)
 
 
 def assign_policies(
@@ -176,11 +154,12 @@ def collect(
     overwrite: bool = False,
     progress: Callable[[int], None] = lambda done: None,
     processes: int = 1,
+    ray: str = "",
     storage: Storage = RAW,
 ) -> Store:
     """Make a dataset in a simulated world; the seed alone decides what is in it, not the number of `processes`.
 
-    `progress` is told after each batch how many episodes it had.
+    `ray` is the address of a Ray cluster that simulates instead, or `local`. `progress` is told after each batch how many episodes it had.
     """
     world = get_world(world) if isinstance(world, str) else world
     appearance = appearance if isinstance(appearance, Appearance) else Appearance(appearance)
@@ -190,7 +169,8 @@ def collect(
         raise BadInput(f"frames of {size} pixels are not supported; choose 8 to 1024")
     if not 1 <= processes <= 256:
         raise BadInput(f"collect with 1 to 256 processes, not {processes}")
-    if processes > 1 and get_world(world.name) is not world:
+    workers = Workers(processes, ray=ray)
+    if workers.several and get_world(world.name) is not world:
         raise BadInput(
             f"only a registered world can be collected by several processes, not this {world.name}"
         )
@@ -205,7 +185,7 @@ def collect(
     coverage = Coverage(world)
     meta = {**described(world, appearance), "policies": names, "policy_mix": mix, "seed": seed}
     with StoreWriter(Path(out), meta, overwrite=overwrite, storage=storage) as writer:
-        for job, results in zip(jobs, run_jobs(world, jobs, processes), strict=True):
+        for job, results in zip(jobs, run_jobs(world, jobs, workers), strict=True):
             for (number, policy), (columns, factors) in zip(job.episodes, results, strict=True):
                 writer.add(columns, appearance=factors, policy=int(which[number]))
                 coverage.add(policy, columns)

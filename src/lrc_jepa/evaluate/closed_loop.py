@@ -118,9 +118,12 @@ def run(
 
 
 def episode_rows(
-    name: str, rollouts: Rollouts, manifest: Manifest, stamp: dict[str, Any], actor: Actor
+    name: str, rollouts: Rollouts, manifest: Manifest, stamp: dict[str, Any], actor: Actor, first: int = 0
 ) -> list[dict[str, Any]]:
-    """One row per episode, with everything needed to compare and to repeat it."""
+    """One row per episode, with everything needed to compare and to repeat it.
+
+    `first` is the number of the first pair, where these are some of more.
+    """
     seconds = actor.seconds if isinstance(actor, Timed) else []
     gaps = actor.imagination() if isinstance(actor, Watched) else {}
     rows = []
@@ -130,7 +133,7 @@ def episode_rows(
             "kind": "control",
             "metric": "control.v1",
             "actor": name,
-            "pair": pair,
+            "pair": first + pair,
             "episode": manifest.episodes[pair],
             "start": manifest.starts[pair],
             "trivial": manifest.trivial[pair],

@@ -59,7 +59,8 @@ class Measuring(Protocol):
         """Whether these rows of one evaluation make it needless."""
 
     # Where it needs them: `own(run)`, options that are the run's own when they are left out, and
-    # `same(config)`, what rows of one part have in common, where an experiment has several.
+    # `same(config)`, what rows of one part have in common, where an experiment has several, and `ALONE`: nothing may
+    # run beside it.
 
     def measure(self, run: Run, config: Any) -> Iterator[list[Record]]:
         """The rows, part by part: each part is written before the next is measured."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,11 @@ class Manifest:
         """Hash that identifies this set of pairs, the same in every format."""
         pairs = {key: value for key, value in asdict(self).items() if key != "lead"}
         return digest({**pairs, "format": 1})
+
+    def part(self, pairs: slice) -> Manifest:
+        """Some of the pairs."""
+        episodes, starts, trivial = self.episodes[pairs], self.starts[pairs], self.trivial[pairs]
+        return replace(self, episodes=episodes, starts=starts, trivial=trivial)
 
     def save(self, path: Path) -> None:
         """Write as JSON."""

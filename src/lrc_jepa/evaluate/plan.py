@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from lrc_jepa.bounds import Checked, Count, Natural
 from lrc_jepa.config import PlanConfig
-from lrc_jepa.console import Bar, progress_bar
+from lrc_jepa.console import progress_bar
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.closed_loop import Actor, episode_rows
-from lrc_jepa.evaluate.closed_loop import run as act
 from lrc_jepa.evaluate.experiment import Asked, in_simulator, own_search
 from lrc_jepa.evaluate.imagine import imagined
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.pace import Pace
-from lrc_jepa.evaluate.plan_pictures import save_explanations, save_films
-from lrc_jepa.evaluate.references import learned_references, references
-from lrc_jepa.evaluate.watched import Watched
+from lrc_jepa.evaluate.plan_parts import Part, cut, joined, worked_out
+from lrc_jepa.jobs.pieces import Workers
 from lrc_jepa.options import Unprefixed
 from lrc_jepa.plan.planners import check_planning
 from lrc_jepa.plan.policy import action_box
@@ -35,6 +33,7 @@ ABOUT = (
 )
 EXAMPLES = (
     "lrc plan runs/first --pairs 100",
+    "lrc plan runs/first --pairs 400 --processes 4",
     "lrc plan runs/first --pairs 50 --repetitions 3 --protocol    # the paper's evaluation",
 )
 ROWS = Control
@@ -62,6 +61,8 @@ class Config(Checked):
     """Also train behaviour cloning and inverse dynamics on the model's frozen latents, and let them act."""
     protocol: bool = False
     """Plan by the paper's protocol, whatever the recipe says."""
+    workers: Unprefixed[Workers] = Workers()
+    """Who plans: the pairs may be split, with the same rows but for rounding."""
     unbounded: bool = False
     """Plan with a checkpoint that has no action bounds; without this it is refused."""
     plan: Unprefixed[PlanConfig] = PlanConfig()
@@ -93,19 +94,26 @@ def measure(run: Run, config: Config) -> Iterator[list[Record]]:
     check_planning(plan, deployment.spec.history, action_box(deployment, run.device))
     manifests = choose_pairs(run, config, plan)
     stamp = run.stamp(protocol=protocol_of(plan, own), planner=dataclasses.asdict(plan))
-    with progress_bar(f"planning with {run.config.system}", (4 + 3 * config.learned) * len(manifests)) as bar:
-        for repetition, manifest in enumerate(manifests):
-            repeated = dataclasses.replace(plan, seed=plan.seed + repetition)
-            stamped = {
-                **stamp,
-                "repetition": repetition,
-                "manifest_hash": manifest.digest(),
-                "planner": dataclasses.asdict(repeated),
-            }
-            rows = repeat(run, config, repeated, manifest, stamped, bar)
+    repetitions = list[list[Part]]()
+    for repetition, manifest in enumerate(manifests):
+        repeated = dataclasses.replace(plan, seed=plan.seed + repetition)
+        stamped = {
+            **stamp,
+            "repetition": repetition,
+            "manifest_hash": manifest.digest(),
+            "planner": dataclasses.asdict(repeated),
+        }
+        repetitions.append(parts_of(run, config, repeated, manifest, stamped))
+    every = [part for parts in repetitions for part in parts]
+    with (
+        progress_bar(f"planning with {run.config.system}", 100) as bar,
+        closing(worked_out(every, config.workers, bar)) as found,
+    ):
+        for repetition, parts in enumerate(repetitions):
+            rows = joined(acted for _ in parts for acted in next(found))
             run.out.mkdir(parents=True, exist_ok=True)
             name = f"manifest-{repetition}.json" if repetition else "manifest.json"
-            manifest.save(run.out / name)
+            manifests[repetition].save(run.out / name)
             yield rows
     along = imagined(run, {**stamp, "manifest_hash": manifests[0].digest()}, 2 * plan.horizon)
     if along:
@@ -128,28 +136,13 @@ def choose_pairs(run: Run, asked: Config, config: PlanConfig) -> list[Manifest]:
     return manifests
 
 
-def repeat(
-    run: Run, asked: Config, config: PlanConfig, manifest: Manifest, stamp: Row, bar: Bar
-) -> list[Record]:
-    """The rows of one repetition: every actor on the same pairs. Only the first is filmed and explained."""
-    checkpoint, store = run.checkpoint, run.store
-    spec, pairs = checkpoint.deployment.spec, list(range(len(manifest)))
-    first = stamp["repetition"] == 0
-    shown = pairs[: asked.films] if first else []
-    explained = pairs[: asked.explained] if first and asked.explain else []
-    planner = Watched(run.policy(config), explained)
-    actors: dict[str, Actor] = {checkpoint.config.system: planner}
-    actors |= references(store, manifest, config)
-    if asked.learned:
-        actors |= learned_references(checkpoint, store, run.split.train, config)
-    rows: list[Record] = []
-    for name, actor in actors.items():
-        filmed = sorted({*shown, *explained}) if actor is planner else None
-        rollouts = act(actor, store, manifest, config, spec.frameskip, spec.image_size, filmed)
-        control = [Control.of(row) for row in episode_rows(name, rollouts, manifest, stamp, actor)]
-        if actor is planner:
-            rows += save_films(run.out, planner, rollouts, control, stamp, shown)
-            rows += save_explanations(run.out, planner, rollouts, stamp)
-        rows += control
-        bar.advance()
-    return rows
+def parts_of(run: Run, asked: Config, config: PlanConfig, manifest: Manifest, stamp: Row) -> list[Part]:
+    """One repetition: every actor on the same pairs. Only the first is filmed and explained."""
+    several, count, first = asked.workers.several, len(manifest), stamp["repetition"] == 0
+    numbers = cut(count, asked.workers.processes) if several else [range(count)]
+    films, explained = (asked.films, asked.explained * asked.explain) if first else (0, 0)
+    threads = asked.workers.threads
+    return [
+        Part(run, config, manifest, pairs, stamp, films, explained, asked.learned, threads)
+        for pairs in numbers
+    ]

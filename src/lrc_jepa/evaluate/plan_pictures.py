@@ -20,7 +20,7 @@ DIGITS = 5  # significant ones of the figures in an explanation's row
 def save_films(
     out: Path, planner: Watched, rollouts: Rollouts, control: list[Control], stamp: Row, pairs: list[int]
 ) -> list[Film]:
-    """A GIF and a strip for each of these filmed pairs."""
+    """A GIF and a strip for each of these filmed pairs, named by the number that a pair's row has."""
     rows = list[Film]()
     skip = planner.policy.deployment.spec.frameskip
     for pair in pairs:
@@ -34,16 +34,16 @@ def save_films(
             panels["imagined"] = film_of[: len(frames)]
             blocks = executed.reshape(-1, *executed.shape[2:])
             every_block.append(np.concatenate([frames[:1], blocks])[: len(every_block[0])])
-        path = out / "films" / f"pair-{pair:03d}.gif"
+        row = control[pair]
+        path = out / "films" / f"pair-{row.pair:03d}.gif"
         film(path, panels)
         goal = np.repeat(rollouts.goals[pair][None], 1, axis=0)
         strip(path.with_suffix(".png"), [np.concatenate([row, goal]) for row in every_block])
-        row = control[pair]
         rows.append(
             Film.of(
                 stamp,
                 {
-                    "pair": pair,
+                    "pair": row.pair,
                     "file": f"films/{path.name}",
                     "strip": f"films/{path.with_suffix('.png').name}",
                     "success": row.success[row.criterion],
@@ -60,14 +60,16 @@ def _short(values: NDArray[Any]) -> Any:
     return np.vectorize(lambda x: float(f"{x:.{DIGITS}g}"), otypes=[float])(values).tolist()
 
 
-def save_explanations(out: Path, planner: Watched, rollouts: Rollouts, stamp: Row) -> list[Explain]:
+def save_explanations(
+    out: Path, planner: Watched, rollouts: Rollouts, control: list[Control], stamp: Row
+) -> list[Explain]:
     """A row of plain numbers and, where the model can decode, a strip for each explained pair."""
     explanation, rows = planner.explanation, list[Explain]()
     if explanation is None:
         return rows
     land = explanation.landscape
     for index, pair in enumerate(planner.explained):
-        name = f"explain/pair-{pair:03d}"
+        name = f"explain/pair-{control[pair].pair:03d}"
         imagined = planner.imagined_frames(pair)
         if imagined is not None:
             frames, goal = rollouts.films[pair], rollouts.goals[pair][None]
@@ -75,7 +77,7 @@ def save_explanations(out: Path, planner: Watched, rollouts: Rollouts, stamp: Ro
             above, below = np.concatenate([frames[:1], imagined[0], goal]), np.concatenate([happened, goal])
             strip(out / f"{name}.png", [above, below])
         explained = {
-            "pair": pair,
+            "pair": control[pair].pair,
             "evaluations": explanation.evaluations,
             "cost": _short(explanation.cost[index]),
             "spread": _short(explanation.spread[index]),

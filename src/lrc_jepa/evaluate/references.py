@@ -49,10 +49,10 @@ class Still:
 class Uniform(Still):
     """Draws every action uniformly from the box, each episode from its own generator."""
 
-    def __init__(self, pairs: int, low: Array, high: Array, seed: int) -> None:
-        super().__init__(pairs, len(low))
+    def __init__(self, pairs: range, low: Array, high: Array, seed: int) -> None:
+        super().__init__(len(pairs), len(low))
         self.low, self.high = low, high
-        self.rngs = [np.random.default_rng([seed, pair]) for pair in range(pairs)]
+        self.rngs = [np.random.default_rng([seed, pair]) for pair in pairs]
 
     def act(self, frames: Frames | None) -> Array:
         """Fresh uniform actions."""
@@ -71,14 +71,17 @@ class Recorded(Still):
         return next(self.rest, self.actions)
 
 
-def references(store: Store, manifest: Manifest, config: PlanConfig) -> dict[str, Actor]:
-    """The floors and the ceiling: do nothing, act at random, replay the recorded actions."""
-    pairs = len(manifest)
+def references(store: Store, manifest: Manifest, config: PlanConfig, first: int = 0) -> dict[str, Actor]:
+    """The floors and the ceiling: do nothing, act at random, replay the recorded actions.
+
+    `first` is the number of the first pair, where these are some of more.
+    """
+    pairs = range(first, first + len(manifest))
     rows = manifest.start_rows(store)[:, None] + np.arange(manifest.goal_offset)
     limits = ActionLimits.of(store)
     low, high = (np.asarray(bound, np.float32) for bound in (limits.action_low, limits.action_high))
     return {
-        "do-nothing": Still(pairs, store.action.shape[1]),
+        "do-nothing": Still(len(pairs), store.action.shape[1]),
         "random": Uniform(pairs, low, high, config.seed),
         "expert-replay": Recorded(np.asarray(store.action[rows])),
     }
@@ -242,12 +245,13 @@ def learned_references(
     episodes: Array,
     config: PlanConfig,
     heads: HeadConfig | None = None,
+    pairs: range | None = None,
 ) -> dict[str, Actor]:
     """Behaviour cloning, inverse dynamics alone, and CEM started from it, all on this model's latents.
 
     Behaviour cloning learns one block towards any frame up to the goal's distance and is asked again
     after each block. Inverse dynamics learns the whole plan between two frames a horizon apart and is
-    asked as often as a planner is.
+    asked as often as a planner is. `pairs` are the numbers of those acted on; left out: from 0.
     """
     model, deployment = checkpoint.model, checkpoint.deployment
     reach = max(1, config.goal_offset // deployment.spec.frameskip)
@@ -264,5 +268,5 @@ def learned_references(
     return {
         f"gcbc {on}": Timed(LatentPolicy(model, deployment, cloned)),
         f"idm {on}": Timed(LatentPolicy(model, deployment, inverse)),
-        f"cem+idm {on}": Watched(Policy(model, deployment, config, propose=propose)),
+        f"cem+idm {on}": Watched(Policy(model, deployment, config, episodes=pairs, propose=propose)),
     }

@@ -34,6 +34,7 @@ from lrc_jepa.records import Record, Speed
 from lrc_jepa.run import Run
 
 ROWS = Speed
+ALONE = True  # what runs beside would be measured too
 MODES: tuple[Mode, ...] = ("plain", "cached")
 
 

@@ -1,7 +1,7 @@
 """Where jobs run. An executor runs one job to its end; the schedule asks it for several at a time.
 
-To run jobs on a cluster, write another class with `slots`, `run` and `stop`: what it has to start there is
-`lrc job FILE`, with the file that `Job.save` writes.
+To run jobs elsewhere, write another class with `slots`, `run` and `stop`: what it has to start there is
+`lrc job FILE`, with the file that `Job.save` writes. `ray_cluster` has one.
 """
 
 from __future__ import annotations
@@ -69,28 +69,21 @@ class Processes:
 
     def run(self, job: Job) -> Ended:
         """Start `lrc job`, wait for its end, and read why it failed from the last line it said."""
-        began, log = time.perf_counter(), self.folder / f"{job.name}.log"
+        began, log = time.perf_counter(), log_of(job, self.folder)
         process = self._start(job, log)
         if process is None:
             return Ended(job, 0.0, "it was stopped before it began")
         code = process.wait()  # what interrupts this leaves the process to `stop`
         self._running.discard(process)
-        return Ended(job, time.perf_counter() - began, _reason(code, log) if code else "")
+        return Ended(job, time.perf_counter() - began, reason(code, log))
 
     def _start(self, job: Job, log: Path) -> subprocess.Popen[bytes] | None:
         """The process of a job; None once everything is to end."""
-        command = [sys.executable, "-m", "lrc_jepa", "job", str(job.save(self.folder)), "--tied"]
-        with self._starting, log.open("ab") as said:
+        file = job.save(self.folder)
+        with self._starting:
             if self._stopped:
                 return None
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **dict.fromkeys(THREADS, str(self.threads))},
-                start_new_session=True,  # Ctrl-C is for the sweep, which then stops its jobs
-            )
+            process = start(file, log, self.threads)
             self._running.add(process)
         return process
 
@@ -105,8 +98,29 @@ class Processes:
             process.wait()
 
 
-def _reason(code: int, log: Path) -> str:
-    """What the last line of the log says, and where the rest is."""
+def log_of(job: Job, folder: Path) -> Path:
+    """The file of all that a job says."""
+    return folder / f"{job.name}.log"
+
+
+def start(file: Path, log: Path, threads: int, cwd: Path | None = None) -> subprocess.Popen[bytes]:
+    """Start `lrc job` in a process that ends with this one; what it says is added to the log."""
+    with log.open("ab") as said:
+        return subprocess.Popen(
+            [sys.executable, "-m", "lrc_jepa", "job", str(file), "--tied"],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            cwd=cwd,
+            env={**os.environ, **dict.fromkeys(THREADS, str(threads))},
+            start_new_session=True,  # Ctrl-C is for the sweep, which then stops its jobs
+        )
+
+
+def reason(code: int, log: Path) -> str:
+    """Why a job failed that ended with this code: the last line of its log, and where the rest is."""
+    if not code:
+        return ""
     with log.open("rb") as handle:
         handle.seek(max(0, log.stat().st_size - TAIL))
         lines = [line for line in handle.read().decode("utf-8", "replace").splitlines() if line.strip()]
