@@ -2,9 +2,11 @@
 
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -13,7 +15,8 @@ import pytest
 from fake_ray import FakeRay
 from test_cli import refused
 
-from lrc_jepa.commands import examine, lab
+from lrc_jepa.commands import examine, lab, sweep
+from lrc_jepa.commands.grid import SweepArgs
 from lrc_jepa.commands.job import read_work
 from lrc_jepa.commands.lab import work_on
 from lrc_jepa.envs.collect import collect
@@ -273,3 +276,46 @@ def test_places():
 
 def test_lost_is_told():
     assert ray_cluster._told(FakeRay.exceptions.RayTaskError(Lost("ended by SIGKILL"))) == "ended by SIGKILL"
+
+
+LRC = """#!/bin/bash
+echo "$1 $2" >> did
+if [ -e saved ]; then exit 0; fi
+trap 'touch saved; exit 143' TERM
+touch up
+while true; do sleep 0.05; done
+"""
+
+
+def test_the_script_for_slurm_saves_and_is_queued_again(tmp_path):
+    """Its lines under bash, with stand-ins for `lrc` and Slurm's own command."""
+    for name, text in (("lrc", LRC), ("scontrol", "#!/bin/bash\necho $* > queued\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    slurm = {
+        "SLURM_ARRAY_JOB_ID": "7",
+        "SLURM_ARRAY_TASK_ID": "1",
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+    }
+    words = ["bash", str(Path(__file__).parents[1] / "docs" / "slurm.sh"), "a.json", "b.json"]
+    first = subprocess.Popen(words, cwd=tmp_path, env={**os.environ, **slurm})
+    while not (tmp_path / "up").exists():
+        assert first.poll() is None
+        time.sleep(0.05)
+    first.terminate()
+    assert first.wait() == 143 and (tmp_path / "queued").read_text() == "requeue 7_1\n"
+    (tmp_path / "queued").unlink()
+    assert subprocess.run(words, cwd=tmp_path, env={**os.environ, **slurm}).returncode == 0
+    assert (tmp_path / "did").read_text() == "job b.json\n" * 2 and not (tmp_path / "queued").exists()
+
+
+def test_a_sweep_may_only_write_the_files_of_its_jobs(store, tmp_path):
+    shutil.copytree(store.path, tmp_path / "tworoom-clean")
+    args = SweepArgs(
+        size="debug", systems=("lrc", "lwm"), datasets=tmp_path, out=tmp_path / "s", save_jobs=True
+    )
+    files = sweep.work(args)["files"]
+    assert [Path(file).stem for file in files] == [
+        f"tworoom-clean-{name}-debug-seed0" for name in ("lrc", "lwm")
+    ]
+    assert read_work(Path(files[1])).config.system == "lwm" and not (tmp_path / "s" / "runs").exists()

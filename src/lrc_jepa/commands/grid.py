@@ -64,6 +64,8 @@ class SweepArgs:
     results: Path | None = None
     """A folder besides OUT/results to keep a row for each run in."""
     place: Unprefixed[Place] = Place()
+    save_jobs: bool = False
+    """Only write the files of the jobs that are not done, for `lrc job` to do elsewhere (docs/cluster.md)."""
     dry_run: bool = False
     """Do nothing: list the jobs, which of them are done, and the time that is left."""
     device: str = "auto"

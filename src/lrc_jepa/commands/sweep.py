@@ -44,10 +44,19 @@ def work(args: SweepArgs) -> dict[str, Any]:
     for folder in (args.datasets, *_results(args)):
         check_writable(folder)
     with lock(args.out):
+        if args.save_jobs:
+            return save(args, jobs)
         with args.place.executor(args.out / "jobs") as executor:
             ended = complete(jobs, executor)
         failed = {name: end.failure for name, end in ended.items() if end.failure}
         return {**conclude(args, cells, failed), "jobs": len(jobs), "ran": len(ended)}
+
+
+def save(args: SweepArgs, jobs: Sequence[Job]) -> dict[str, Any]:
+    """The files of the jobs that are not done, in the order to do them."""
+    files = [str(job.save(args.out / "jobs")) for job in jobs if not is_done(job)]
+    say(f"{len(files)} of {len(jobs)} jobs are to be done, each with lrc job FILE: {args.out / 'jobs'}")
+    return {"jobs": len(jobs), "files": files}
 
 
 def check_fit(jobs: Sequence[Job]) -> None:
