@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from lrc_jepa.arrays import Array
+from lrc_jepa.arrays import Array, spans
 from lrc_jepa.config import ClipConfig
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store
@@ -81,12 +81,9 @@ class Clips:
             )
         episodes = episodes[long_enough]
         room = store.ep_len[episodes] - span + 1
-        self.starts = np.concatenate(
-            [np.arange(o, o + r) for o, r in zip(store.ep_offset[episodes], room, strict=True)]
-        )
+        self.starts = spans(store.ep_offset[episodes], room)
         self.episode_of = np.repeat(episodes, room)
         self.pixels: Array = store.pixels  # the memory map, until `hold` reads it
-        self.actions = normalizer.normalize(np.asarray(store.action))  # (rows, a)
 
     def hold(self) -> None:
         """Read all frames into memory."""
@@ -115,7 +112,8 @@ class Clips:
     def blocks(self, clips: Array) -> torch.Tensor:
         """The normalised action blocks (B,T-1,A) of the clips with these numbers, without their frames."""
         steps = self.starts[clips][:, None] + np.arange((self.frames - 1) * self.config.frameskip)
-        return torch.from_numpy(self.actions[steps].reshape(len(clips), self.frames - 1, -1))
+        actions = self.normalizer.normalize(self.store.action[steps])  # (B, rows, a)
+        return torch.from_numpy(actions.reshape(len(clips), self.frames - 1, -1))
 
     def _far(self, clips: Array) -> torch.Tensor:
         """One more frame of each clip's episode (B,3,h,w), always the same for the same clip.

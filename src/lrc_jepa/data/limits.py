@@ -22,10 +22,10 @@ UNBOUNDED = "unbounded"  # in place of an origin: planning without bounds was as
 
 def leaving_rows(store: Store, episodes: Array) -> NDArray[np.bool_]:
     """(rows,) True where an action of these episodes leads to another frame: all rows but the last ones."""
-    rows = np.zeros(len(store.action), dtype=bool)
-    for start, length in zip(store.ep_offset[episodes], store.ep_len[episodes], strict=True):
-        rows[start : start + length - 1] = True
-    return rows
+    edges = np.zeros(len(store.action), dtype=np.int8)  # 1 where an episode begins, -1 at its last row
+    edges[store.ep_offset[episodes]] += 1
+    edges[store.ep_offset[episodes] + store.ep_len[episodes] - 1] -= 1
+    return np.cumsum(edges, dtype=np.int8).astype(bool)
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,8 @@ def run(
     first = np.where(reached[own], 0, -1)
     actor.reset(scene.goal, scene.frames[:, :-1], scene.actions)
     frames = scene.frames[:, -1]
-    recorded = [frames]
+    filmed = film or []
+    recorded = [frames[filmed]]  # of the others no frame is kept
     for done in range(config.budget):
         if done and not film and actor.looks:
             frames = task.render(size)
@@ -106,14 +107,14 @@ def run(
         first = np.where((first < 0) & reached[own], done + 1, first)
         if film:
             frames = task.render(size)
-            recorded.append(frames)
+            recorded.append(frames[filmed])
     return Rollouts(
         success=reached,
         first_step=first,
         start_distance=start_distance,
         final_distance=task.distance(),
-        films={pair: np.stack([frames[pair] for frames in recorded]) for pair in film or []},
-        goals={pair: scene.goal[pair] for pair in film or []},
+        films=dict(zip(filmed, np.stack(recorded, axis=1), strict=True)),
+        goals={pair: scene.goal[pair] for pair in filmed},
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lrc_jepa.arrays import Array
+from lrc_jepa.arrays import Array, spans
 from lrc_jepa.config import ClipConfig, PlanConfig
 from lrc_jepa.data.clips import Split
 from lrc_jepa.data.store import Store
@@ -110,17 +110,13 @@ def _lists_pairs(value: dict[str, Any]) -> bool:
 
 def _candidates(store: Store, split: Split, lead: int, offset: int) -> Array:
     """All (episode, start) of held-out episodes with `lead` steps before and the goal after."""
-    pairs = [
-        np.stack([np.full(room, e), np.arange(lead, lead + room)], axis=1)
-        for e in split.heldout
-        if (room := int(store.ep_len[e]) - lead - offset) > 0
-    ]
-    if not pairs:
+    room = np.maximum(store.ep_len[split.heldout] - lead - offset, 0)
+    if not room.any():
         raise BadInput(
             f"no held-out episode of {store.path} has the {lead + offset + 1} frames that a goal {offset} "
             f"steps ahead of a start needs, {lead} before it: pass a smaller --goal-offset"
         )
-    return np.concatenate(pairs)
+    return np.stack([np.repeat(split.heldout, room), spans(np.full(len(room), lead), room)], axis=1)
 
 
 def draw_manifest(store: Store, split: Split, clip: ClipConfig, plan: PlanConfig, pairs: int) -> Manifest:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lrc_jepa.arrays import Array
+from lrc_jepa.arrays import Array, spans
 from lrc_jepa.config import SigRegConfig
 from lrc_jepa.data.clips import Clips, Split
 from lrc_jepa.data.quantities import CIRCLE, measured
@@ -28,9 +28,7 @@ COLLAPSED_STD = 0.2  # mean standard deviation of z below which it is a point
 
 
 def _rows_of(store: Store, episodes: Array) -> Array:
-    return np.concatenate(
-        [np.arange(store.ep_offset[e], store.ep_offset[e] + store.ep_len[e]) for e in episodes]
-    )
+    return spans(store.ep_offset[episodes], store.ep_len[episodes])
 
 
 def _distance_rank(z: Array, truths: dict[str, Array]) -> float:
