@@ -107,10 +107,10 @@ def measure(run: Run, config: Config) -> Iterator[list[Record]]:
     every = [part for parts in repetitions for part in parts]
     with (
         progress_bar(f"planning with {run.config.system}", 100) as bar,
-        closing(worked_out(every, config.workers, bar)) as found,
+        closing(worked_out(every, config.workers, bar)) as results,
     ):
         for repetition, parts in enumerate(repetitions):
-            rows = joined(acted for _ in parts for acted in next(found))
+            rows = joined(acted for _ in parts for acted in next(results))
             run.out.mkdir(parents=True, exist_ok=True)
             name = f"manifest-{repetition}.json" if repetition else "manifest.json"
             manifests[repetition].save(run.out / name)

@@ -81,12 +81,12 @@ def act_on(part: Part) -> Iterator[tuple[str, list[Record]]]:
     for name, actor in actors.items():
         filmed = sorted({*shown, *explained}) if actor is planner else None
         rollouts = act(actor, run.store, manifest, config, spec.frameskip, spec.image_size, filmed)
-        found = [Control.of(r) for r in episode_rows(name, rollouts, manifest, part.stamp, actor, first)]
+        control = [Control.of(r) for r in episode_rows(name, rollouts, manifest, part.stamp, actor, first)]
         rows = list[Record]()
         if actor is planner:
-            rows += save_films(run.out, planner, rollouts, found, part.stamp, shown)
-            rows += save_explanations(run.out, planner, rollouts, found, part.stamp)
-        yield name, [*rows, *found]
+            rows += save_films(run.out, planner, rollouts, control, part.stamp, shown)
+            rows += save_explanations(run.out, planner, rollouts, control, part.stamp)
+        yield name, [*rows, *control]
 
 
 def act_elsewhere(part: Part) -> Acted:
@@ -113,9 +113,9 @@ def worked_out(parts: list[Part], workers: Workers, bar: Bar) -> Generator[Acted
 
 def joined(acted: Iterable[tuple[str, list[Record]]]) -> list[Record]:
     """The rows of all parts as one part would have them: by actor, by kind, by pair."""
-    found: dict[tuple[str, str], list[Record]] = {}
+    by_kind: dict[tuple[str, str], list[Record]] = {}
     for name, rows in acted:
         for row in rows:
-            found.setdefault((name, row.kind), []).append(row)
+            by_kind.setdefault((name, row.kind), []).append(row)
     # The first part has every kind that there is: what is filmed or explained begins with the first pair.
-    return [row for rows in found.values() for row in rows]
+    return [row for rows in by_kind.values() for row in rows]
