@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -21,6 +22,7 @@ from lrc_jepa.commands.job import read_work
 from lrc_jepa.commands.lab import work_on
 from lrc_jepa.envs.collect import collect
 from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate import plan_parts
 from lrc_jepa.evaluate.experiment import Asked
 from lrc_jepa.evaluate.plan_parts import cut
 from lrc_jepa.jobs import pieces, places, ray_cluster
@@ -30,6 +32,7 @@ from lrc_jepa.jobs.pieces import Workers
 from lrc_jepa.jobs.places import Place, PlaceHere
 from lrc_jepa.jobs.ray_cluster import LOCAL, LOOPBACK, RETRIES, Lost, Share, connected
 from lrc_jepa.jobs.schedule import run_jobs
+from lrc_jepa.plan.search import TooShort
 from lrc_jepa.rows import read_rows
 from lrc_jepa.run import open_run
 
@@ -137,6 +140,20 @@ def test_what_stops_the_sweep_cancels_its_tasks(ray, tmp_path, monkeypatch):
     assert ray.cancelled and all(task.cancelled() for task in ray.cancelled) and ray.up == 0
 
 
+def test_what_interrupts_the_only_job_cancels_its_task(ray, tmp_path, monkeypatch):
+    """One job at a time is waited for in the thread that Ctrl-C reaches."""
+
+    def interrupted(task):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ray, "_run", lambda *given: None)
+    monkeypatch.setattr(ray, "get", interrupted)
+    with pytest.raises(KeyboardInterrupt), Place(jobs=1, ray="head:6379").executor(tmp_path) as executor:
+        run_jobs(JOBS, executor)
+    (task,) = ray.cancelled
+    assert task.cancelled() and ray.up == 0
+
+
 def test_a_cluster_of_this_machine_stays_on_it_and_leaves_signals_alone(ray):
     before, init = signal.getsignal(signal.SIGTERM), ray.init
 
@@ -224,6 +241,16 @@ def test_planning_in_parts_gives_the_rows_of_one_process(run, tmp_path, monkeypa
         sorted(str(p.relative_to(tmp_path / n)) for p in (tmp_path / n).rglob("*")) for n in ("one", "parts")
     ]
     assert drawn[0] == drawn[1]
+
+
+def test_why_a_part_cannot_be_planned_survives_the_way_back(monkeypatch):
+    def short(part):
+        raise TooShort(1.0, 20.0)
+
+    monkeypatch.setattr(plan_parts, "act_on", short)
+    with pytest.raises(BadInput, match="a time budget of 1 ms is shorter") as caught:
+        plan_parts.act_elsewhere(SimpleNamespace(threads=1))
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 def test_pairs_are_cut_into_parts_that_keep_everybody_busy():

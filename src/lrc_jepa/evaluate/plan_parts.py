@@ -14,6 +14,7 @@ import torch
 
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import Bar
+from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.closed_loop import Actor, episode_rows
 from lrc_jepa.evaluate.closed_loop import run as act
 from lrc_jepa.evaluate.manifest import Manifest
@@ -92,7 +93,10 @@ def act_on(part: Part) -> Iterator[tuple[str, list[Record]]]:
 def act_elsewhere(part: Part) -> Acted:
     """The same in a process that has nothing else to do."""
     torch.set_num_threads(part.threads)
-    return list(act_on(part))
+    try:
+        return list(act_on(part))
+    except BadInput as error:  # a special one may not survive the way back
+        raise BadInput(str(error)) from None
 
 
 def worked_out(parts: list[Part], workers: Workers, bar: Bar) -> Generator[Acted, None, None]:

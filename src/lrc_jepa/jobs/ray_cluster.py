@@ -128,8 +128,7 @@ class RayCluster:
             seconds, failure = ray.get(task)
         except ray.exceptions.RayError as error:
             seconds, failure = time.perf_counter() - began, f"{_told(error)} (what it said: {log})"
-        finally:
-            self._running.discard(task)
+        self._running.discard(task)  # what interrupts the waiting leaves the task to `stop`
         return Ended(job, seconds, failure)
 
     def stop(self) -> None:
@@ -162,9 +161,11 @@ def answers(function: Callable[[P], R], pieces: Sequence[P], address: str, share
             for piece in pieces:
                 pending.append(task.remote(piece))
                 if len(pending) > 2 * room:  # bounds the memory
-                    yield ray.get(pending.popleft())
+                    yield ray.get(pending[0])
+                    pending.popleft()
             while pending:
-                yield ray.get(pending.popleft())
+                yield ray.get(pending[0])
+                pending.popleft()
         except ray.exceptions.RayTaskError as error:  # it raised an error of its own
             raise error.cause from None
         except ray.exceptions.RayError as error:
