@@ -122,8 +122,13 @@ def test_an_interrupted_task_ends_its_job_first(tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(ray_cluster.time, "sleep", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        ray_cluster.run_file(file, tmp_path / "log", 1, tmp_path)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as where the command was begun in the background
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            ray_cluster.run_file(file, tmp_path / "log", 1, tmp_path)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert file.read_text() == "saved"
 
 

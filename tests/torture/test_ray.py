@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -203,8 +202,8 @@ def test_a_sweep_that_is_stopped_ends_its_jobs_and_its_cluster(home):
         time.sleep(MOMENT)
     session = str(Path("/tmp/ray/session_latest").resolve())
     assert processes(session) and processes(str(out))
-    sweep.send_signal(signal.SIGINT)
-    assert sweep.wait() == 130, log.read_text()
+    sweep.terminate()
+    assert sweep.wait() == 143, log.read_text()
     assert gone(session) == [] and gone(str(out)) == []
     (run,) = (out / "runs").iterdir()
     assert newest_checkpoint(run).is_dir()  # it saved where it was

@@ -139,6 +139,7 @@ class RayCluster:
 
 def run_file(file: Path, log: Path, threads: int, cwd: Path) -> tuple[float, str]:
     """What a node does: run `lrc job` as if in the folder `cwd`; the seconds it took, and why it failed."""
+    _listen()
     began = time.perf_counter()
     process = start(file, log, threads, cwd)
     try:
@@ -153,13 +154,25 @@ def run_file(file: Path, log: Path, threads: int, cwd: Path) -> tuple[float, str
     return time.perf_counter() - began, reason(code, log)
 
 
+def answer(function: Callable[[P], R], piece: P) -> R:
+    """What a node does with a piece."""
+    _listen()
+    return function(piece)
+
+
+def _listen() -> None:
+    """Ray stops a task as Ctrl-C does, which the processes of a command that was begun in the background ignore."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def answers(function: Callable[[P], R], pieces: Sequence[P], address: str, share: Share) -> Iterator[R]:
     """What a function answers for each piece, in their order, from tasks of a cluster."""
     with connected(address, share) as room:
-        task, pending = share.remote(function), deque[Any]()
+        task, pending = share.remote(answer), deque[Any]()
         try:
             for piece in pieces:
-                pending.append(task.remote(piece))
+                pending.append(task.remote(function, piece))
                 if len(pending) > 2 * room:  # bounds the memory
                     yield ray.get(pending[0])
                     pending.popleft()
