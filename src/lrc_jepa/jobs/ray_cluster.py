@@ -33,7 +33,7 @@ LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # 0: as there, a local cluster i
 RETRIES = 5  # of a job or a piece whose worker or node died
 STORE = 2**30  # bytes that a local cluster keeps answers in; what is more goes to the disk
 POLL_S = 0.2  # between two looks at a job's process; a task is only stopped while Python runs
-GRACE_S = 120  # for what is stopped to save and end
+GRACE_S = 60  # for what is stopped to save and end
 LOST = (
     signal.SIGTERM,
     signal.SIGKILL,
@@ -188,12 +188,15 @@ def answers(function: Callable[[P], R], pieces: Sequence[P], address: str, share
 
 
 def _cancel(tasks: list[Any]) -> None:
-    """Interrupt tasks and wait until they have ended."""
+    """Interrupt tasks and wait until they have ended; one that does not hear loses its process, and its job with it."""
     for task in tasks:
         with suppress(ray.exceptions.RayError):
             ray.cancel(task)
     if tasks:
-        ray.wait(tasks, num_returns=len(tasks), timeout=GRACE_S, fetch_local=False)
+        _, deaf = ray.wait(tasks, num_returns=len(tasks), timeout=GRACE_S, fetch_local=False)
+        for task in deaf:
+            with suppress(ray.exceptions.RayError):
+                ray.cancel(task, force=True)
 
 
 def _told(error: Exception) -> str:
