@@ -52,12 +52,20 @@ def rows():
     ]
     figures = dict.fromkeys(("psnr", "psnr_std", "psnr_moving_std", "ssim", "ssim_std"), 1.0)
     altered = {**MEASURED, **figures, "kind": "intervention", "metric": "psnr-ssim.v2", "frames": 8}
+    ranked = {**MEASURED, "kind": "recovery", "metric": "recovery.v1", "source": "real", "candidates": 300}
+    copied = {"copy_place": 1.0, "copy_rank": 0.0}
+    recovered = [
+        {**ranked, **copied, "scene": scene, "horizon": horizon, "place": place, "rank": (place - 1) / 300}
+        for horizon, places in ((1, (99.0, 99.0)), (5, (1.0, 7.0)))
+        for scene, place in enumerate(places)
+    ]
     return [
         *own,
         *random,
         *smaller,
         *times,
         *probes,
+        *recovered,
         {**altered, "condition": "z shuffled", "psnr_moving": 17.25},
     ]
 
@@ -72,7 +80,8 @@ def test_a_run_is_kept_pair_by_pair(tmp_path, varied):
     kept = keep(on(varied, rows()), metrics, varied, tmp_path)
     assert kept.outcomes == "1110" and kept.strict == {"nearer": "1010"}
     assert kept.references == {"random": "1000"} and kept.minutes == 1.5 and kept.seed == 3
-    assert kept.readings == {"r2_z.p": 0.9, "r_z.p": 0.9877, "moving_db.z shuffled": 17.25}
+    recalls = {"recall@1.real": 0.5, "recall@5.real": 0.5, "recall@10.real": 1.0, "rank.real": 0.01}
+    assert kept.readings == {"r2_z.p": 0.9, "r_z.p": 0.9877, "moving_db.z shuffled": 17.25, **recalls}
     assert (kept.episodes, kept.factors) == (12, 9)
     append_kept(tmp_path / "a.jsonl", kept)
     assert read_kept(tmp_path) == [kept]

@@ -16,6 +16,7 @@ import numpy as np
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.choice import choose
+from lrc_jepa.evaluate.recall import summarize_recovery
 from lrc_jepa.evaluate.stats import wilson
 from lrc_jepa.records import (
     Control,
@@ -24,6 +25,7 @@ from lrc_jepa.records import (
     Kept,
     Probe,
     Record,
+    Recovery,
     Training,
     of_row,
     of_rows,
@@ -64,6 +66,10 @@ def _readings(metrics: list[Row], records: Sequence[Record], checkpoint: str) ->
     for altered in only(Intervention, records):
         if altered.checkpoint_hash == checkpoint and altered.psnr_moving is not None:
             readings[f"moving_db.{altered.condition}"] = altered.psnr_moving
+    ranked = [row for row in only(Recovery, records) if row.checkpoint_hash == checkpoint]
+    for source in sorted({row.source for row in ranked}):
+        recalls = summarize_recovery(ranked, source, max(row.horizon for row in ranked))["model"]
+        readings |= {f"{name}.{source}": value for name, value in recalls.items() if name != "rank_error"}
     return {name: round(float(value), 4) for name, value in readings.items()}
 
 
