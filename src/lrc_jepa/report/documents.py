@@ -113,7 +113,7 @@ def looks_figure(lines: Sequence[Line]) -> Drawing:
     return figures.lines(
         [_series(name, at) for name, at in mine.items()],
         f"goals reached in {worlds.pop()}",
-        "looks of the episodes, and by how many independent factors they differ",
+        "looks, and by how many factors they differ",
         limits=(0, 1.02),
         chance=fmean(floors) if floors else None,
         names={place: name for name, place in places.items()},
