@@ -16,11 +16,11 @@ from hub_server import hub
 from test_docs import COMMANDS, ROOT
 
 from lrc_jepa import cli
-from lrc_jepa.commands import sweep
 from lrc_jepa.data.edit import drop, merge
 from lrc_jepa.data.exporters import export_dataset
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs.collect import collect
+from lrc_jepa.jobs import places
 from lrc_jepa.jobs.executors import Here
 
 SMALLER = {
@@ -31,7 +31,7 @@ SMALLER = {
     r"--length 120": "--length 30",
     r"--frames 2000 --per-episode 8": "--frames 20 --per-episode 2",
     r"--seeds( \d)+": "--seeds 0",
-    r"yaml --jobs \d --threads 1": "yaml --dry-run",  # dozens of jobs
+    r"(sweep docs/\w+\.yaml)(?!.*--save-jobs)": r"\1 --dry-run",  # dozens of jobs
     r"-paper\b": "-debug",
     r"--camera KEY ": "",
     r"mypackage.module:function": "segmenters:dark",
@@ -48,6 +48,7 @@ ELSEWHERE = {
     "lrc serve": "it stays until it is stopped: test_serve.py",
     "lrc studio": "it stays until it is stopped: test_studio.py",
     "--weights sam3-folder": "a model of gigabytes; test_masks.py has a small one",
+    "--ray": "test_cluster.py and torture/test_ray.py have a cluster",
     "--track": "test_trackers.py has the services",
     "import-checkpoint lewm": "test_import_checkpoint.py has weights",
     "runs/lewm": "the same",
@@ -121,7 +122,7 @@ def served(tmp_path, monkeypatch):
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
     """Jobs of sweeps: a process each costs more than what it does here."""
-    monkeypatch.setattr(sweep, "Processes", lambda slots, threads, folder: Here())
+    monkeypatch.setattr(places, "Processes", lambda slots, threads, folder: Here())
 
 
 @pytest.mark.parametrize("page", PAGES)
