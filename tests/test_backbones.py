@@ -196,7 +196,11 @@ def test_sources_are_taken_apart():
 def tiny_original(monkeypatch, dinov2):
     """The tiny network as if it were what the authors published."""
     published = file_digest(dinov2 / "model.safetensors")
-    monkeypatch.setitem(HUB, "dinov2", dataclasses.replace(HUB["dinov2"], sha256=published))
+    monkeypatch.setitem(
+        HUB,
+        "dinov2",
+        dataclasses.replace(HUB["dinov2"], original=HUB["dinov2"].original._replace(sha256=published)),
+    )
     return original_name("dinov2")
 
 
@@ -215,8 +219,10 @@ def test_a_folder_of_the_originals_name_does_not_stand_in_for_it(
     stand_in.mkdir(parents=True)
     (stand_in / "model.safetensors").write_bytes(b"other weights")
     found = load_backbone(tiny_original, DINO)
-    assert asked[0][0] == "facebook/dinov2-small" and asked[0][1]["revision"] == HUB["dinov2"].revision
-    assert found.fingerprint == HUB["dinov2"].sha256
+    assert (
+        asked[0][0] == "facebook/dinov2-small" and asked[0][1]["revision"] == HUB["dinov2"].original.revision
+    )
+    assert found.fingerprint == HUB["dinov2"].original.sha256
 
     def reported(backbone):
         recipe = get_recipe("tworoom-dino-wm-paper")

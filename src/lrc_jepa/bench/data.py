@@ -1,9 +1,9 @@
 """`lrc bench data`: clips per second from each kind of storage, the same batches of the same episodes in one run.
 
 Files are in the page cache, as those of a dataset that fits into memory are: what is measured is copying,
-decoding and the formats themselves, not a disk. HDF5 and Lance files are laid out as stable-worldmodel writes
-them and read with the libraries its readers stand on, a slice or a take for each clip; its own classes import
-torchvision, which this project does without.
+decoding and the formats themselves, not a disk. HDF5 is laid out as stable-worldmodel writes it, Lance has its
+column of JPEG alone; both are read with the libraries its readers stand on, a slice or a take for each clip. Its own
+classes import torchvision, which this project does without.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def connected(address: str, share: Share) -> Iterator[int]:
         with _own_signals():
             init(address, **(_here() if address == LOCAL else {}), log_to_driver=False, logging_level="ERROR")
     except Exception as error:  # noqa: BLE001 - one that cannot be reached or started is told by any of them
-        raise BadInput(f"there is no Ray cluster at {address!r} to join: {_told(error)}") from None
+        raise BadInput(f"there is no Ray cluster at {address!r} to join: {_sentence(error)}") from None
     try:
         room = sum(share.fits(node["Resources"]) for node in ray.nodes() if node["Alive"])
         if not room:
@@ -127,7 +127,7 @@ class RayCluster:
         try:
             seconds, failure = ray.get(task)
         except ray.exceptions.RayError as error:
-            seconds, failure = time.perf_counter() - began, f"{_told(error)} (what it said: {log})"
+            seconds, failure = time.perf_counter() - began, f"{_sentence(error)} (what it said: {log})"
         self._running.discard(task)  # what interrupts the waiting leaves the task to `stop`
         return Ended(job, seconds, failure)
 
@@ -182,7 +182,7 @@ def answers(function: Callable[[P], R], pieces: Sequence[P], address: str, share
         except ray.exceptions.RayTaskError as error:  # it raised an error of its own
             raise error.cause from None
         except ray.exceptions.RayError as error:
-            raise BadInput(f"the Ray cluster {address} could not do its work: {_told(error)}") from None
+            raise BadInput(f"the Ray cluster {address} could not do its work: {_sentence(error)}") from None
         finally:
             _cancel(list(pending))
 
@@ -199,7 +199,7 @@ def _cancel(tasks: list[Any]) -> None:
                 ray.cancel(task, force=True)
 
 
-def _told(error: Exception) -> str:
+def _sentence(error: Exception) -> str:
     """What happened, in one line."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, Lost):

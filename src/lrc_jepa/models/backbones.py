@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -58,16 +58,22 @@ class BackboneName:
         return self.kind in HUB and HUB_ID.fullmatch(self.where) is not None
 
 
+class Original(NamedTuple):
+    """Published weights that cannot be mistaken for others."""
+
+    name: str
+    revision: str
+    sha256: str
+    """Of model.safetensors."""
+
+
 @dataclass(frozen=True)
 class Hub:
     """How a published family is read, and which of its weights the authors used."""
 
     model: str
     """Class in transformers."""
-    original: str
-    revision: str
-    sha256: str
-    """Of the original's model.safetensors."""
+    original: Original
     config: Callable[[EncoderConfig], dict[str, Any]]
     """The declared shape in the words of the family's own configuration."""
     read: Read
@@ -115,17 +121,21 @@ def _vit_tokens(network: Any, pixels: Tensor) -> Tensor:
 HUB: dict[str, Hub] = {
     "dinov2": Hub(
         model="Dinov2Model",
-        original="facebook/dinov2-small",
-        revision="ed25f3a31f01632728cabb09d1542f84ab7b0056",
-        sha256="ae1e99fcefd534ed978cdeb8326f08030c96e28b7a81ffcbc98a857c84d14be1",
+        original=Original(
+            "facebook/dinov2-small",
+            "ed25f3a31f01632728cabb09d1542f84ab7b0056",
+            "ae1e99fcefd534ed978cdeb8326f08030c96e28b7a81ffcbc98a857c84d14be1",
+        ),
         config=_dinov2_config,
         read=_dinov2_tokens,
     ),
     "vjepa2": Hub(
         model="VJEPA2Model",
-        original="facebook/vjepa2-vitl-fpc64-256",
-        revision="b3c1679b7c34d3255ef3547f27c7b226aefab26f",
-        sha256="25466aef85727d16546c6cf8c99f12fcfad9cbca8225d45f23685e2e025b786b",
+        original=Original(
+            "facebook/vjepa2-vitl-fpc64-256",
+            "b3c1679b7c34d3255ef3547f27c7b226aefab26f",
+            "25466aef85727d16546c6cf8c99f12fcfad9cbca8225d45f23685e2e025b786b",
+        ),
         config=_vjepa2_config,
         read=_vjepa2_tokens,
         network=lambda model: model.encoder,
@@ -232,7 +242,7 @@ def _from_hub(source: BackboneName, shape: EncoderConfig) -> Frozen:
     if described.get("model_type") != source.kind:
         raise BadInput(f"{what} is a model of type {described.get('model_type')!r}")
     fingerprint = _weights_digest(folder, what)
-    if _names_original(source) and fingerprint != hub.sha256:
+    if _names_original(source) and fingerprint != hub.original.sha256:
         raise BadInput(
             f"the weights in {folder} are not those that {source.where} has at revision {source.revision}: "
             "delete that folder and fetch them again"
@@ -358,13 +368,14 @@ def without_weights(name: str) -> str:
 
 def original_name(kind: str) -> str:
     """The authors' own weights of a kind, revision pinned."""
-    return f"{kind}:{HUB[kind].original}@{HUB[kind].revision}"
+    original = HUB[kind].original
+    return f"{kind}:{original.name}@{original.revision}"
 
 
 def _names_original(source: BackboneName) -> bool:
     """Whether this is the hub's name of the authors' weights; loading them compares their hash."""
     hub = HUB[source.kind]
-    return (source.where, source.revision) == (hub.original, hub.revision)
+    return (source.where, source.revision) == hub.original[:2]
 
 
 def is_original(name: str) -> bool:
@@ -373,4 +384,4 @@ def is_original(name: str) -> bool:
     if source.kind not in HUB or source.on_hub:
         return source.kind in HUB and _names_original(source)
     weights = Path(source.where).expanduser() / "model.safetensors"
-    return weights.is_file() and file_digest(weights) == HUB[source.kind].sha256
+    return weights.is_file() and file_digest(weights) == HUB[source.kind].original.sha256
