@@ -30,15 +30,21 @@ class Ended:
     seconds: float  # of processor time
 
 
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def _of_files() -> int:
-    """Bytes of files that lie in memory, libraries among them: a child has them only once it touches them."""
-    status = Path("/proc/self/status")
-    found = re.search(r"RssFile:\s+(\d+) kB", status.read_text()) if status.exists() else None
+def _memory(name: str) -> int:
+    """Bytes that the kernel tells of this process."""
+    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     return int(found[1]) * 1024 if found else 0
+
+
+def _anonymous_peak(files: int) -> int:
+    """The most that was taken since `_forget_peak`, without the pages of files that were touched since then."""
+    return _memory("VmHWM") - max(0, _memory("RssFile") - files)
+
+
+def _forget_peak() -> None:
+    """A child inherits the peak of its parent, libraries that it has not touched included: what it takes would not
+    show until it takes more than those."""
+    Path("/proc/self/clear_refs").write_text("5")
 
 
 def _child(work: Callable[[], Any], pipe: int, seconds: int) -> None:
@@ -46,13 +52,15 @@ def _child(work: Callable[[], Any], pipe: int, seconds: int) -> None:
     signal.alarm(PATIENCE)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    before, files = _peak(), _of_files()
+    _forget_peak()
+    files = _memory("RssFile")
+    before = _anonymous_peak(files)
     try:
         answer, error = work(), ""
     except BaseException:  # noqa: BLE001 (the parent judges)
         answer, error = None, traceback.format_exc()
     with os.fdopen(pipe, "wb") as out:
-        pickle.dump((answer, error, _peak() - before - max(0, _of_files() - files)), out)
+        pickle.dump((answer, error, _anonymous_peak(files) - before), out)
 
 
 def in_child(work: Callable[[], Any], seconds: int = PROCESSOR_SECONDS) -> Ended:

@@ -14,7 +14,7 @@ from lrc_jepa.commands import lab
 from lrc_jepa.data.importers import import_dataset
 from lrc_jepa.data.store import Store, StoreWriter
 from lrc_jepa.data.streaming import JOURNAL, StreamWriter, work_folder
-from lrc_jepa.evaluate import plan
+from lrc_jepa.evaluate import plan_parts
 from lrc_jepa.locks import hold
 from lrc_jepa.records import Picture, Rollout
 from lrc_jepa.report import page
@@ -83,7 +83,7 @@ def test_importing(tmp_path, stop_at, capsys):
 
 def test_planning_keeps_every_repetition_that_ended(run, tmp_path, stop_at, capsys):
     command = ["plan", run, "--repetitions", 3, "--out", tmp_path / "out", *FEW]
-    stop_at(plan, "repeat", 3)
+    stop_at(plan_parts, "act_on", 3)
     stopped(*command, capsys=capsys)
     rows = read_rows(tmp_path / "out" / "results.jsonl", "control")
     assert {row["repetition"] for row in rows} == {0, 1}
