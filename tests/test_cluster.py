@@ -114,7 +114,8 @@ def test_a_job_whose_machine_ended_it_is_done_again_and_one_that_fails_is_named(
 def test_an_interrupted_task_ends_its_job_first(tmp_path, monkeypatch):
     """What Ray does to a task that is cancelled: KeyboardInterrupt, wherever it stands."""
     saves = "import signal, time; signal.signal(15, lambda *a: exit(open(FILE, 'w').write('saved') * 0))"
-    ran(monkeypatch, f"{saves}; open(FILE + '.up', 'w'); time.sleep(600)")
+    waits = "while True: time.sleep(0.01)"  # a signal just before a long sleep would wait for its end
+    ran(monkeypatch, f"{saves}; open(FILE + '.up', 'w')\n{waits}")
     file = tmp_path / "job"
 
     def interrupt(seconds):
