@@ -308,7 +308,9 @@ def test_places():
 
 
 def test_lost_is_told():
-    assert ray_cluster._sentence(FakeRay.exceptions.RayTaskError(Lost("ended by SIGKILL"))) == "ended by SIGKILL"
+    assert (
+        ray_cluster._sentence(FakeRay.exceptions.RayTaskError(Lost("ended by SIGKILL"))) == "ended by SIGKILL"
+    )
 
 
 LRC = """#!/bin/bash
