@@ -16,6 +16,7 @@ BASE = {
     "bounds",
     "collective",
     "errors",
+    "names",
     "types",
     "protocols",
     "locks",

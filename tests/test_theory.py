@@ -27,9 +27,10 @@ from lrc_jepa.evaluate.theory_measures import (
     total_correlation,
 )
 from lrc_jepa.evaluate.theory_networks import SYSTEMS, Stack, VectorModel
+from lrc_jepa.evaluate.theory_summary import CLAIMS
 from lrc_jepa.evaluate.theory_world import FactorWorld, TheoryConfig, mixed_error, noise_bound
 from lrc_jepa.objectives.sigreg import GAUSSIAN_FLOOR, expected_sigreg, sigreg
-from lrc_jepa.report.sections.theory import CLAIMS, theory_section
+from lrc_jepa.report.sections.theory import theory_section
 from lrc_jepa.rows import append_rows, read_rows
 
 COUNT = 20000

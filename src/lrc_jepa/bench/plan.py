@@ -30,12 +30,12 @@ from lrc_jepa.config import ImprovedConfig, PlanConfig
 from lrc_jepa.console import say, table
 from lrc_jepa.envs import tworoom
 from lrc_jepa.evaluate.clocks import alternate
+from lrc_jepa.evaluate.run_rows import busy
 from lrc_jepa.models import build_model
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.plan.planners import solve
 from lrc_jepa.plan.problem import Box, Plan, Problem, episode_generators
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.report.run_rows import busy
 
 
 @torch.no_grad()

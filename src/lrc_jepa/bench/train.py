@@ -25,10 +25,10 @@ from lrc_jepa.data.store import Store
 from lrc_jepa.data.synthetic import synthetic_store
 from lrc_jepa.device import pick_device
 from lrc_jepa.evaluate.clocks import alternate, peak_bytes
+from lrc_jepa.evaluate.run_rows import busy
 from lrc_jepa.objectives.sigreg import sigreg, sigreg_reference
 from lrc_jepa.objectives.terms import TERMS
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.report.run_rows import busy
 from lrc_jepa.training.assemble import Pieces, assemble
 from lrc_jepa.training.distributed import launch, team
 from lrc_jepa.training.feed import Feed

@@ -23,8 +23,8 @@ from lrc_jepa.files import digest, read_tree
 from lrc_jepa.jobs.job import Job
 from lrc_jepa.jobs.places import Place
 from lrc_jepa.library import recipe
+from lrc_jepa.names import file_name
 from lrc_jepa.options import Positional, Unprefixed
-from lrc_jepa.report.names import file_name
 
 PARTS = "parts"
 """The entry of a file that lists grids, each with what is its own; the rest of the file is for all of them."""

@@ -27,9 +27,9 @@ from lrc_jepa.jobs.clock import duration
 from lrc_jepa.jobs.job import Job
 from lrc_jepa.jobs.places import PlaceHere
 from lrc_jepa.locks import hold
+from lrc_jepa.names import file_name
 from lrc_jepa.options import Positional, Unprefixed
 from lrc_jepa.records import Measured, of_rows
-from lrc_jepa.report.names import file_name
 from lrc_jepa.report.page import check_shown
 from lrc_jepa.run import Run, open_run
 from lrc_jepa.shipped import unpacked

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lrc_jepa.arguments import command
-from lrc_jepa.config import RunConfig
-from lrc_jepa.config_tree import changed_fields
 from lrc_jepa.console import say, table
-from lrc_jepa.evaluate.kept import append_kept, keep, read_kept, summarize_kept
+from lrc_jepa.evaluate.keeping import keep_runs
+from lrc_jepa.evaluate.kept import read_kept, summarize_kept, wanted
 from lrc_jepa.files import write_bytes
-from lrc_jepa.folders import check_writable
-from lrc_jepa.recipes import get_recipe, recipe_names
-from lrc_jepa.records import Kept
-from lrc_jepa.report.documents import filled, looks_figure, results_figure, results_table, wanted
-from lrc_jepa.report.names import file_name
-from lrc_jepa.run import Run
-from lrc_jepa.shipped import unpacked
-from lrc_jepa.training.log import read_metrics
-from lrc_jepa.training.resume import UPKEEP
+from lrc_jepa.report.documents import filled, looks_figure, results_figure, results_table
 
 ABOUT = "Show what every kept run has reached; --keep adds runs, a row each, for a repository."
 EXAMPLES = (
@@ -73,34 +63,6 @@ def work(args: ResultsArgs) -> list[dict[str, Any]]:
     else:
         table("what was reached, mean over seeds", shown.columns, shown.rows)
     return lines
-
-
-def changes(config: RunConfig) -> str:
-    """What differs from the run's recipe, beside what names the run anyway and what no weight depends on."""
-    known = get_recipe(config.recipe) if config.recipe in recipe_names() else config
-    named = ("system", "action_dim", "train.seed", "train.steps", "model.backbone")
-    upkeep = tuple(f"train.{name}" for name in UPKEEP)
-    changed = changed_fields(known, config)
-    return ", ".join(f"{name}={now}" for name, (_, now) in changed.items() if name not in named + upkeep)
-
-
-def kept_row(run: Run) -> Kept:
-    """What is kept of one run."""
-    metrics = read_metrics(run.folder / "metrics.jsonl")
-    return keep(run.rows(), metrics, run.store, run.folder, changes(run.config))
-
-
-def keep_runs(runs: Sequence[Path], folder: Path) -> None:
-    """Add a row for each run to the kept ones; a row that is there already is not written twice."""
-    check_writable(folder)
-    rows = [kept_row(Run(unpacked(run))) for run in runs]
-    folder.mkdir(parents=True, exist_ok=True)
-    known = read_kept(folder)
-    new = [row for row in rows if row not in known]
-    for row in new:
-        append_kept(folder / f"{file_name(f'{row.world}-{row.appearance}')}.jsonl", row)
-    before = f", {len(rows) - len(new)} of them before" if len(new) < len(rows) else ""
-    say(f"kept {len(rows)} runs in {folder}{before}")
 
 
 main = command(work, ResultsArgs, "results", ABOUT, EXAMPLES)

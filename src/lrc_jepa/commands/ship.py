@@ -9,17 +9,17 @@ from typing import Any
 
 from lrc_jepa import shipped
 from lrc_jepa.arguments import Positional, command
-from lrc_jepa.commands.results import kept_row
 from lrc_jepa.console import say
 from lrc_jepa.data.storage import RAW
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs import get_world
 from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.keeping import kept_row
 from lrc_jepa.evaluate.kept import summarize_kept
 from lrc_jepa.files import write_bytes, write_json
 from lrc_jepa.folders import check_writable
 from lrc_jepa.models import count_parameters
-from lrc_jepa.report.names import percent
+from lrc_jepa.names import percent
 from lrc_jepa.report.tables import Table
 from lrc_jepa.run import Run
 from lrc_jepa.training.checkpoint import save_checkpoint

@@ -10,11 +10,11 @@ from lrc_jepa.arguments import command
 from lrc_jepa.commands import report
 from lrc_jepa.commands.completing import complete, is_done
 from lrc_jepa.commands.grid import Cell, SweepArgs, cells_of, jobs_of, of_words
-from lrc_jepa.commands.results import keep_runs
 from lrc_jepa.commands.works import Trained
 from lrc_jepa.console import say, table, warn
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.keeping import keep_runs
 from lrc_jepa.folders import check_writable
 from lrc_jepa.jobs.clock import Clock, duration
 from lrc_jepa.jobs.job import Job

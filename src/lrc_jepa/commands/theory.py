@@ -9,10 +9,11 @@ from typing import Any
 from lrc_jepa.arguments import Unprefixed, parse
 from lrc_jepa.console import say, table
 from lrc_jepa.evaluate.theory_campaign import Campaign
+from lrc_jepa.evaluate.theory_summary import experiment_rows, summary_lines, verdicts
 from lrc_jepa.evaluate.theory_world import TheoryConfig
 from lrc_jepa.files import write_bytes
 from lrc_jepa.folders import check_writable
-from lrc_jepa.report.sections.theory import experiment_rows, summary_lines, theory_section, verdicts
+from lrc_jepa.report.sections.theory import theory_section
 from lrc_jepa.rows import Row, read_rows
 
 SHOWN = ["s from z, rotated", "s from z, u", "v from u", "bits of v in z", "error / q", "cost over theorem's"]

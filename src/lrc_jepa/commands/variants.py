@@ -19,16 +19,17 @@ from lrc_jepa.commands.works import TrainingWork, run_seconds
 from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.studies import grouped
 from lrc_jepa.evaluate.variants import Protocol, measure
 from lrc_jepa.files import digest
 from lrc_jepa.jobs.job import Job
 from lrc_jepa.jobs.places import PlaceHere
 from lrc_jepa.locks import hold
+from lrc_jepa.names import file_name
 from lrc_jepa.options import Unprefixed
 from lrc_jepa.records import KINDS, of_rows
 from lrc_jepa.records import Variant as Compared
-from lrc_jepa.report.names import file_name
-from lrc_jepa.report.studies import grouped, means
+from lrc_jepa.report.tables import means
 from lrc_jepa.rows import Row, append_rows, read_rows
 from lrc_jepa.run import open_run
 

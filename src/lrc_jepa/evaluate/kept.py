@@ -165,3 +165,16 @@ def summarize_kept(kept: list[Kept]) -> list[dict[str, Any]]:
             }
         )
     return lines
+
+
+def wanted(lines: Sequence[dict[str, Any]], asked: str, where: str = "results") -> list[dict[str, Any]]:
+    """The lines that `field=value,value ...` asks for; refused where there are none."""
+    left = list(lines)
+    for word in asked.split():
+        name, _, values = word.partition("=")
+        if lines and name not in lines[0]:
+            raise BadInput(f"{where}: kept results have no {name!r}; there is {', '.join(lines[0])}")
+        left = [line for line in left if str(line[name]) in values.split(",")]
+    if not left:
+        raise BadInput(f"{where}: there are no kept results with{asked.rstrip() or ' anything in them'}")
+    return left

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lrc_jepa.report.run_rows import RunRows, described, read_runs
-from lrc_jepa.report.sections.plan import acted
+from lrc_jepa.evaluate.acted import acted
+from lrc_jepa.evaluate.run_rows import RunRows, described, read_runs
 
 LIMITS = """- It was trained and measured on the data named above and nothing else. Another camera, robot or look is another task: measure
   it again with `lrc lab`.

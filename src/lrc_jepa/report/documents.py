@@ -14,9 +14,10 @@ from statistics import fmean
 from typing import Any
 
 from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.kept import wanted
+from lrc_jepa.names import percent
 from lrc_jepa.report import figures
 from lrc_jepa.report.canvas import Drawing
-from lrc_jepa.report.names import percent
 from lrc_jepa.report.tables import Table
 
 Line = dict[str, Any]
@@ -73,19 +74,6 @@ def filled(text: str, lines: Sequence[Line], where: str) -> str:
         return f"{place[1]}{results_table(wanted(lines, place[2], where)).markdown()}{place[4]}"
 
     return PLACE.sub(table, text)
-
-
-def wanted(lines: Sequence[Line], asked: str, where: str = "results") -> list[Line]:
-    """The lines that `field=value,value ...` asks for; refused where there are none."""
-    left = list(lines)
-    for word in asked.split():
-        name, _, values = word.partition("=")
-        if lines and name not in lines[0]:
-            raise BadInput(f"{where}: kept results have no {name!r}; there is {', '.join(lines[0])}")
-        left = [line for line in left if str(line[name]) in values.split(",")]
-    if not left:
-        raise BadInput(f"{where}: there are no kept results with{asked.rstrip() or ' anything in them'}")
-    return left
 
 
 def results_figure(lines: Sequence[Line]) -> Drawing:

@@ -13,8 +13,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import ScalarFormatter
 
-from lrc_jepa.records import OpenLoop, StressTrend, Variant
-from lrc_jepa.report import paper
+from lrc_jepa.records import OpenLoop, StressTrend, Variant, paper
 from lrc_jepa.report.canvas import (
     FAINT,
     INK,

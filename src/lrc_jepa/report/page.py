@@ -13,11 +13,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from lrc_jepa import __version__
 from lrc_jepa.console import warn
 from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.acted import Acted, acted
+from lrc_jepa.evaluate.run_rows import RunRows, read_folder, read_runs, rows_files
 from lrc_jepa.experiments import EXPERIMENTS
 from lrc_jepa.files import write_bytes
-from lrc_jepa.report.names import file_name
-from lrc_jepa.report.run_rows import RunRows, read_folder, read_runs, rows_files
-from lrc_jepa.report.sections.plan import Acted, acted
+from lrc_jepa.names import file_name
 from lrc_jepa.report.tables import Section
 from lrc_jepa.report.views import RunView, view_run
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
-from lrc_jepa import console
-from lrc_jepa.report import names
+from lrc_jepa import console, names
+from lrc_jepa.evaluate.run_rows import number
+from lrc_jepa.records import Variant
 from lrc_jepa.report.canvas import Drawing
 
 
@@ -39,6 +42,20 @@ class Table:
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([self.columns, *self.rows])
         return text.getvalue()
+
+
+def means(groups: Mapping[str, Sequence[Variant]], name: str, first: str) -> Table:
+    """Means over seeds of all figures, and their range where there are several, a line per group."""
+    keys = sorted({key for rows in groups.values() for row in rows for key in row.figures})
+    lines = []
+    for group, mine in groups.items():
+        cells = []
+        for key in keys:
+            values = [r.figures[key] for r in mine if key in r.figures]
+            spread = f" [{min(values):.3f}, {max(values):.3f}]" if len(values) > 1 else ""
+            cells.append(number(fmean(values)) + spread if values else "–")
+        lines.append([group, str(len(mine)), *cells])
+    return Table(name, [first, "seeds", *keys], lines)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from lrc_jepa.data.validate import validate
 from lrc_jepa.envs import WORLDS
 from lrc_jepa.envs.collect import collect
 from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.run_rows import read_runs
 from lrc_jepa.files import read_json_list, write_json
-from lrc_jepa.report.run_rows import read_runs
 from lrc_jepa.run import CONFIG, Run
 from lrc_jepa.shipped import unpacked
 from lrc_jepa.studio.opened import Opened

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.run_rows import described, read_runs
 from lrc_jepa.lines import from_line
 from lrc_jepa.locks import held
 from lrc_jepa.report.canvas import Drawing, colour
 from lrc_jepa.report.page import sections
-from lrc_jepa.report.run_rows import described, read_runs
 from lrc_jepa.report.tables import Section
 from lrc_jepa.report.views import RunView, view_run
 from lrc_jepa.run import CONFIG

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lrc_jepa.records import Ablation
-from lrc_jepa.report import figures, paper
+from lrc_jepa.evaluate.run_rows import RunRows, origin
+from lrc_jepa.evaluate.studies import Study, grouped, studies
+from lrc_jepa.records import Ablation, paper
+from lrc_jepa.report import figures
 from lrc_jepa.report.canvas import Drawing
-from lrc_jepa.report.run_rows import RunRows, origin
-from lrc_jepa.report.studies import Study, grouped, means, studies
-from lrc_jepa.report.tables import Section, Table
+from lrc_jepa.report.tables import Section, Table, means
 
 _SHADES = ("#0b5cad", "#d1495b", "#2e7d5b", "#e07a1f", "#7b4fa3")
 

@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
 from lrc_jepa.evaluate.choice import choose
+from lrc_jepa.evaluate.run_rows import RunRows, busy, number
 from lrc_jepa.records import PlannerBudget
 from lrc_jepa.report.canvas import Drawing, Sheet, sheet
-from lrc_jepa.report.run_rows import RunRows, busy, number
 from lrc_jepa.report.tables import Conclusion, Section, Table
 from lrc_jepa.rows import Row
 

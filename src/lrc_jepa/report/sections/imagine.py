@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lrc_jepa.evaluate.run_rows import number
 from lrc_jepa.records import OpenLoop, Record, Rollout, only
-from lrc_jepa.report.run_rows import number
 from lrc_jepa.report.tables import Conclusion, Table
 
 

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrc_jepa.evaluate.kept import by_group, newest, summarize_kept
+from lrc_jepa.evaluate.run_rows import RunRows
 from lrc_jepa.evaluate.stats import seeded_difference
+from lrc_jepa.evaluate.studies import grouped
+from lrc_jepa.names import file_name, percent
 from lrc_jepa.records import Kept, only
 from lrc_jepa.report import figures
 from lrc_jepa.report.canvas import Drawing
-from lrc_jepa.report.names import file_name, percent
-from lrc_jepa.report.run_rows import RunRows
-from lrc_jepa.report.studies import grouped
 from lrc_jepa.report.tables import Section, Table
 
 NOTE = (

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
+from lrc_jepa.evaluate.run_rows import RunRows, origin
+from lrc_jepa.evaluate.studies import Study, grouped, studies
 from lrc_jepa.records import Nuisance
 from lrc_jepa.report import figures
 from lrc_jepa.report.canvas import Drawing
-from lrc_jepa.report.run_rows import RunRows, origin
-from lrc_jepa.report.studies import Study, grouped, means, studies
-from lrc_jepa.report.tables import Section, Table
+from lrc_jepa.report.tables import Section, Table, means
 
 
 def _nuisance_curves(study: Study[Nuisance]) -> dict[str, Drawing]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lrc_jepa.records import Probe, Record, only
-from lrc_jepa.report import figures, paper
-from lrc_jepa.report.run_rows import RunRows, origins, per_source
+from lrc_jepa.evaluate.run_rows import RunRows, origins, per_source
+from lrc_jepa.records import Probe, Record, only, paper
+from lrc_jepa.report import figures
 from lrc_jepa.report.tables import Conclusion, Section, Table
 
 

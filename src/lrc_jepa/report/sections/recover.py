@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from lrc_jepa.evaluate.recall import RECALLS, chance, summarize_recovery
+from lrc_jepa.evaluate.run_rows import RunRows, number, origins, per_source
 from lrc_jepa.evaluate.stats import wilson
-from lrc_jepa.records import Record, Recovery, only
-from lrc_jepa.report import figures, paper
+from lrc_jepa.records import Record, Recovery, only, paper
+from lrc_jepa.report import figures
 from lrc_jepa.report.canvas import Drawing
-from lrc_jepa.report.run_rows import RunRows, number, origins, per_source
 from lrc_jepa.report.tables import Conclusion, Section, Table
 
 

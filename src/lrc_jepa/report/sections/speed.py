@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from lrc_jepa.records import Speed
-from lrc_jepa.report import figures, paper
-from lrc_jepa.report.run_rows import RunRows, busy, origins, per_source
+from lrc_jepa.evaluate.run_rows import RunRows, busy, origins, per_source
+from lrc_jepa.records import Speed, paper
+from lrc_jepa.report import figures
 from lrc_jepa.report.tables import Conclusion, Section, Table
 
 

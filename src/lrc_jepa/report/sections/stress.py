@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from lrc_jepa.evaluate.choice import newest
+from lrc_jepa.evaluate.run_rows import RunRows, origins, per_source
 from lrc_jepa.evaluate.success import summarize
 from lrc_jepa.records import Record, Stress, StressTrend, only
 from lrc_jepa.report import figures
-from lrc_jepa.report.run_rows import RunRows, origins, per_source
 from lrc_jepa.report.tables import Conclusion, Section, Table
 
 

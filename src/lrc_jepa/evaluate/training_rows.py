@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lrc_jepa.report.names import readable_row
+from lrc_jepa.names import readable_row
 from lrc_jepa.rows import Row, read_rows
 
 NEEDED = {

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Generic, TypeVar
 
+from lrc_jepa.evaluate.run_rows import RunRows
 from lrc_jepa.records import Record, Variant, only
-from lrc_jepa.report.run_rows import RunRows, number
-from lrc_jepa.report.tables import Table
 
 V = TypeVar("V", bound=Variant)
 R = TypeVar("R", bound=Record)
@@ -56,17 +54,3 @@ def studies(
         several = len(alike) > 1
         separate.append(Study(f"-{place}" * several, f" ({settings})" * several, list(latest.values())))
     return separate
-
-
-def means(groups: Mapping[str, Sequence[Variant]], name: str, first: str) -> Table:
-    """Means over seeds of all figures, and their range where there are several, a line per group."""
-    names = sorted({key for rows in groups.values() for row in rows for key in row.figures})
-    lines = []
-    for group, mine in groups.items():
-        cells = []
-        for key in names:
-            values = [r.figures[key] for r in mine if key in r.figures]
-            spread = f" [{min(values):.3f}, {max(values):.3f}]" if len(values) > 1 else ""
-            cells.append(number(fmean(values)) + spread if values else "–")
-        lines.append([group, str(len(mine)), *cells])
-    return Table(name, [first, "seeds", *names], lines)

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.choice import choose
+from lrc_jepa.evaluate.training_rows import read_training
 from lrc_jepa.files import read_json
+from lrc_jepa.names import readable, readable_row
 from lrc_jepa.records import Measured, Record, of_rows
-from lrc_jepa.report.names import readable, readable_row
-from lrc_jepa.report.training_rows import read_training
 from lrc_jepa.rows import Row, read_rows
 
 M = TypeVar("M", bound=Measured)
