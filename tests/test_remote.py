@@ -2,8 +2,13 @@
 
 import dataclasses
 import json
+import os
 import shlex
 import shutil
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +26,11 @@ from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import file_digest
 from lrc_jepa.library import train
+from lrc_jepa.locks import lock
+from lrc_jepa.remote import transfer
 from lrc_jepa.remote.cache import Cache
 from lrc_jepa.remote.folders import send_dataset
-from lrc_jepa.remote.runs import fetched_run, read_listing, send_run
+from lrc_jepa.remote.runs import fetched_run, read_listing, send_run, take_up, working_folder
 from lrc_jepa.remote.urls import folder_for, url_of
 from lrc_jepa.training.checkpoint import newest_checkpoint
 
@@ -140,6 +147,80 @@ def test_the_cache_stays_within_its_bound_and_forgets_the_oldest(bucket, packed,
         Store("s3://bucket/rooms")
 
 
+def test_a_dataset_larger_than_the_cache_trains_to_the_weights_of_the_disk(
+    bucket, packed, from_disk, monkeypatch, tmp_path
+):
+    put(bucket, packed.path)
+    arrays = sum(path.stat().st_size for path in packed.path.rglob("*.n*"))
+    limit = arrays + 2 * max(shard["bytes"] for shard in packed.pixels.shards)
+    assert limit < arrays + packed.pixels.stored
+    monkeypatch.setenv("LRC_CACHE_GB", str(limit / 1e9))
+    kept, seen, warnings = tmp_path / "cache" / "files", [], []
+    make_room = Cache._make_room
+
+    def measured(cache, size):  # whenever somebody makes room, while others fetch
+        found = [path.stat() for path in kept.iterdir() if path.exists()]
+        seen.append(
+            sum(file.st_blocks * 512 for file in found) - 4096 * len(found)
+        )  # in whole blocks of the disk
+        return make_room(cache, size)
+
+    monkeypatch.setattr(Cache, "_make_room", measured)
+    run = train(
+        STREAMED,
+        "s3://bucket/rooms",
+        tmp_path / "run",
+        device="cpu",
+        watch=lambda p: warnings.append(p.warning),
+    )
+    assert weights(run.folder) == from_disk
+    assert any(text and "larger than the cache" in text for text in warnings)
+    fetched = [key for method, key in bucket.asked if method == "GET" and key.endswith(".jpegs")]
+    assert len(fetched) > len(set(fetched)), "some were let go of and fetched again"
+    assert 0 < max(seen) <= limit
+
+
+def test_what_is_being_fetched_counts_and_who_comes_later_waits(tmp_path):
+    cache, began, go_on, sizes = Cache(tmp_path, 25), threading.Event(), threading.Event(), []
+
+    def slowly(path):
+        began.set()
+        assert go_on.wait(60)
+        path.write_bytes(b"0123456789")
+
+    def measured(path):
+        path.write_bytes(b"0123456789")
+        sizes.append(
+            sum(file.stat().st_size for file in tmp_path.iterdir() if not file.name.endswith(".lock"))
+        )
+
+    with ThreadPoolExecutor(3) as threads:
+        first = [threads.submit(cache.get, f"{number:064x}", 10, "it", slowly) for number in (1, 2)]
+        assert began.wait(60)
+        third = threads.submit(cache.get, f"{3:064x}", 10, "it", measured)
+        assert not wait([third], timeout=0.3).done, "there is no room for a third"
+        go_on.set()
+        assert all(future.result() for future in (*first, third))
+    assert sizes == [20]
+
+
+def test_who_opens_the_cache_leaves_alone_what_others_fetch(bucket, packed, tmp_path, monkeypatch):
+    """Another process that opens a dataset clears up after the dead, and nobody else."""
+    put(bucket, packed.path)
+    far, fetch = Store("s3://bucket/rooms"), transfer._copy
+
+    def copied(url, target, size, left):
+        fetch(url, target, size, left)
+        here = [str(path) for path in (ROOT / "src", Path(__file__).parent)]
+        opened = "from lrc_jepa.remote.cache import Cache; Cache.here()"
+        subprocess.run(
+            [sys.executable, "-c", opened], check=True, env={**os.environ, "PYTHONPATH": ":".join(here)}
+        )
+
+    monkeypatch.setattr(transfer, "_copy", copied)
+    assert np.array_equal(far.pixels[0], packed.pixels[0])
+
+
 def test_what_was_used_last_stays(tmp_path):
     cache = Cache(tmp_path, 25)
     for number in (1, 2):
@@ -183,6 +264,31 @@ def test_an_upload_that_is_cut_off_leaves_the_last_good_one_and_another_machine_
     assert {key.rpartition("/")[2] for key in bucket.objects if "/files/" in key} == listed, (
         "nothing is left over"
     )
+
+
+def test_a_machine_that_has_come_further_than_what_was_sent_loses_nothing(bucket, packed, from_disk):
+    """The checkpoint at the URL may long be gone here: only the newest few are kept."""
+    config = dataclasses.replace(STREAMED, train=dataclasses.replace(STREAMED.train, keep=1))
+    put(bucket, packed.path)
+
+    def watch(progress):
+        if progress.losses and progress.step == 4:
+            bucket.always = [("PUT", "", "forbidden")]
+
+    with pytest.raises(BadInput, match="the run is whole in"):
+        train(config, "s3://bucket/rooms", "s3://bucket/first", device="cpu", watch=watch)
+    bucket.always = []
+    here = working_folder("s3://bucket/first")
+    before = {path.name for path in (here / "checkpoints").iterdir()}
+    assert "00000002" not in before and newest_checkpoint(fetched_run("s3://bucket/first")).name == "00000002"
+    with lock(here):
+        assert take_up("s3://bucket/first") == here  # as whoever is about to be refused would
+    assert {path.name for path in (here / "checkpoints").iterdir()} == before
+    (here / "config.json").write_text("{}")  # another training: what was sent counts
+    with lock(here), pytest.raises(BadInput, match="in use by another process"):
+        take_up("s3://bucket/first")
+    take_up("s3://bucket/first")
+    assert newest_checkpoint(here).name == "00000002"
 
 
 def told(*words, capsys):
@@ -243,11 +349,19 @@ def test_the_same_bytes_over_http_from_memory_and_from_a_file(bucket, packed, tm
 def test_a_listing_cannot_lead_out_of_its_folder(bucket, run):
     send_run(run, "s3://bucket/run")
     told = json.loads(bucket.objects["bucket/run/run.json"])
-    for name in ("../../evil", "/evil", "checkpoints/../../evil"):
-        told["files"] = {name: {"sha256": "0" * 64, "bytes": 1}}
+    listed = ("../../evil", 1), ("/evil", 1), ("checkpoints/../../evil", 1), ("a\0b", 1), ("a", -1)
+    for name, size in listed:
+        told["files"] = {name: {"sha256": "0" * 64, "bytes": size}}
         bucket.objects["bucket/run/run.json"] = json.dumps(told).encode()
         with pytest.raises(BadInput, match="does not list the files of a run"):
             fetched_run("s3://bucket/run")
+
+
+def test_a_file_that_is_said_to_be_endless_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(transfer, "BLOCK", 100)
+    (tmp_path / "short").write_bytes(bytes(150))
+    with pytest.raises(BadInput, match="it ends after 150 of 1000000000000 bytes, 3 times over"):
+        transfer.download(f"file://{tmp_path}/short", tmp_path / "x", transfer.Piece("x", "0" * 64, 10**12))
 
 
 def test_which_places_are_urls(monkeypatch):

@@ -63,8 +63,11 @@ def sync_path(path: Path) -> None:
 
 
 def name_aside(final: Path, suffix: str = PARTIAL) -> Path:
-    """A name that nobody else uses, beside `final`."""
-    return final.with_name(f".{final.name}.{secrets.token_hex(8)}{suffix}")
+    """A name that nobody else uses, beside `final`; beside something aside, another for what that will become.
+
+    Who holds the lock of that name so keeps both: whoever clears up leaves them alone.
+    """
+    return final.with_name(f".{becomes(final) or final.name}.{secrets.token_hex(8)}{suffix}")
 
 
 @contextmanager
@@ -119,7 +122,7 @@ def _exchange(first: Path, second: Path) -> bool:
 
 def settle(final: Path) -> None:
     """Finish or undo what a process that was killed left around `final`, whose lock the caller holds."""
-    left = [path for path in final.parent.iterdir() if _name_of(path) == final.name]
+    left = [path for path in final.parent.iterdir() if becomes(path) == final.name]
     for path in left:
         if path.name.endswith(OLD) and not final.exists():
             path.rename(final)
@@ -131,7 +134,7 @@ def settle_all(folder: Path) -> None:
     """`settle` for everything in a folder that nobody works on; lock files of the dead go too."""
     if not folder.is_dir():
         return
-    for name in {name for path in folder.iterdir() if (name := _name_of(path) or held_name(path))}:
+    for name in {name for path in folder.iterdir() if (name := becomes(path) or held_name(path))}:
         with suppress(BadInput), hold(folder / name) as alone:
             if alone:
                 settle(folder / name)
@@ -153,7 +156,7 @@ def discard(path: Path) -> None:
             path.unlink()
 
 
-def _name_of(left: Path) -> str:
-    """What something left aside was to become; empty for anything else."""
+def becomes(left: Path) -> str:
+    """The name that something aside is to have in the end; empty for anything else."""
     aside = LEFT.fullmatch(left.name)
     return aside[1] if aside else ""

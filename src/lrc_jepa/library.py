@@ -68,7 +68,6 @@ def check_training(
     run.check_free(resume=resume, overwrite=overwrite)
     config = fit_actions(config, store)
     check_data(config, store)
-    store.check_room()
     check_shares(config.train, processes)
     check_search(config)
     return config
@@ -194,6 +193,9 @@ def train(
                 watch(Progress(0, pieces.steps, note=text))
             if short := pieces.clips.left_out + pieces.health.clips.left_out:
                 text = f"{short} of the episodes are shorter than a clip and are left out"
+                watch(Progress(0, pieces.steps, warning=text))
+            if not store.stays:
+                text = f"{store.place} is larger than the cache: files are fetched again and again; set LRC_CACHE_GB to more"
                 watch(Progress(0, pieces.steps, warning=text))
             with tracking(track, run.folder, config, watch) as all_watch:
                 fit(

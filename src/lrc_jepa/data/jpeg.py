@@ -222,7 +222,12 @@ class JpegFrames:
         return [self.ends_piece, *(self.piece(number) for number in range(len(self.shards)))]
 
     def ahead(self, rows: Array) -> None:
-        """Say that these rows will be read soon: where they are elsewhere, their shards are fetched meanwhile."""
+        """Say that these rows will be read soon: where they are elsewhere, their shards are fetched meanwhile.
+
+        Where they cannot all stay, what is fetched ahead would only take the place of what is being read.
+        """
+        if not self.stays:
+            return
         for number in np.unique(np.searchsorted(self.first_rows, rows, side="right") - 1).tolist():
             self.files.ahead(self.piece(number))
 
@@ -252,6 +257,11 @@ class JpegFrames:
     def stored(self) -> int:
         """Bytes of all frames as they lie on disk."""
         return int(self._first_bytes[-1])
+
+    @property
+    def stays(self) -> bool:
+        """Whether all shards can be on this machine at once."""
+        return self.files.fits(self.stored)
 
     def __len__(self) -> int:
         return self.shape[0]

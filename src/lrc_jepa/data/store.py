@@ -258,10 +258,10 @@ class Store:
             return self.files.find(Piece("index.npz", recorded, 0, _digest_of_index))
         return self.files.find(column_piece(name, self.meta["columns"][name]))
 
-    def check_room(self) -> None:
-        """Refuse frames from elsewhere that the cache cannot hold: training draws from all of them at once."""
-        stored = self.pixels.stored if isinstance(self.pixels, JpegFrames) else 0
-        self.files.check_room(stored)
+    @property
+    def stays(self) -> bool:
+        """Whether all frames can be on this machine at once; False: they are fetched again and again."""
+        return not isinstance(self.pixels, JpegFrames) or self.pixels.stays
 
     @property
     def place(self) -> str:

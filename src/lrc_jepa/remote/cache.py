@@ -11,12 +11,14 @@ from pathlib import Path
 
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import whole_file
-from lrc_jepa.folders import discard, settle_all
+from lrc_jepa.folders import becomes, discard, settle_all
 from lrc_jepa.locks import hold
 from lrc_jepa.remote.urls import cache_folder, from_environment
 
 GIGABYTES = "LRC_CACHE_GB"
 HASH = re.compile(r"[0-9a-f]{64}")
+ROOM = "room"  # who counts what the files take, and lets go of some, holds this name
+MOMENT = 0.05  # seconds between two looks for room that others are about to fill or to leave
 
 
 def cache_limit() -> int:
@@ -52,9 +54,12 @@ class Cache:
             return path
         with hold(path, wait=True):
             if not self._used(path):  # fetched by somebody else meanwhile
-                self._make_room(size, what)
                 with whole_file(path) as aside:
+                    self._reserve(aside, size, what)
                     fetch(aside)
+                    if aside.stat().st_size > size:  # it was not known how large it is
+                        with hold(self.folder / ROOM, wait=True):
+                            self._make_room(0)
                 self._used(path)
         return path
 
@@ -75,20 +80,37 @@ class Cache:
             return False
         return True
 
-    def _make_room(self, size: int, what: str) -> None:
-        """Let go of what was used longest ago until `size` bytes more stay within the limit."""
+    def _reserve(self, aside: Path, size: int, what: str) -> None:
+        """Take `size` bytes of the limit, as an empty file of that length, before anything is fetched into it.
+
+        Where others have taken the rest for what they fetch, wait until they are done: then it can go.
+        """
         self.check_room(size, what)
-        files = []
+        while True:
+            with hold(self.folder / ROOM, wait=True):
+                if self._make_room(size):
+                    with aside.open("wb") as handle:
+                        handle.truncate(size)
+                    return
+            time.sleep(MOMENT)
+
+    def _make_room(self, size: int) -> bool:
+        """Let go of what was used longest ago until `size` bytes more stay within the limit; False: they do not."""
+        taken, whole = dict[str, int](), list[tuple[int, str]]()
         for entry in os.scandir(self.folder):
-            if HASH.fullmatch(entry.name):
-                try:
-                    stat = entry.stat()
-                except FileNotFoundError:
-                    continue
-                files.append((stat.st_mtime_ns, stat.st_size, Path(entry.path)))
-        taken = sum(bytes_ for _, bytes_, _ in files)
-        for _, bytes_, path in sorted(files):
-            if taken + size <= self.limit:
+            name = becomes(Path(entry.name)) or entry.name
+            if not HASH.fullmatch(name):
+                continue
+            try:
+                stat = entry.stat()
+            except FileNotFoundError:
+                continue
+            taken[name] = max(taken.get(name, 0), stat.st_size)  # what is reserved and what has arrived of it
+            if name == entry.name:
+                whole.append((stat.st_mtime_ns, name))
+        for _, name in sorted(whole):
+            if sum(taken.values()) + size <= self.limit:
                 break
-            discard(path)
-            taken -= bytes_
+            discard(self.folder / name)
+            del taken[name]
+        return sum(taken.values()) + size <= self.limit

@@ -49,8 +49,9 @@ class Files(Protocol):
         """Whether a file is there, as far as is known without fetching it."""
         ...
 
-    def check_room(self, size: int) -> None:
-        """Refuse files of so many bytes together that cannot all be here at once."""
+    def fits(self, size: int) -> bool:
+        """Whether files of so many bytes together can all be here at once."""
+        ...
 
     def ahead(self, piece: Piece) -> None:
         """Say that a file will be wanted soon."""
@@ -77,8 +78,9 @@ class LocalFiles:
         """Whether the file lies there."""
         return (self.path / name).is_file()
 
-    def check_room(self, size: int) -> None:
+    def fits(self, size: int) -> bool:
         """They are here."""
+        return True
 
     def ahead(self, piece: Piece) -> None:
         """Nothing: it is here."""
@@ -119,9 +121,9 @@ class UrlFiles:
         """Taken to be so until it is fetched."""
         return True
 
-    def check_room(self, size: int) -> None:
-        """Refuse more than the cache holds."""
-        self.cache.check_room(size, self.place)
+    def fits(self, size: int) -> bool:
+        """Whether the cache holds as much."""
+        return size <= self.cache.limit
 
     def ahead(self, piece: Piece) -> None:
         """Fetch the file in the background; who wants it meanwhile waits for it, or is told why it cannot be had."""

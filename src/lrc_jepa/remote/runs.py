@@ -21,12 +21,13 @@ from lrc_jepa import hub
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import digest, file_digest
 from lrc_jepa.folders import whole_folder
+from lrc_jepa.locks import held
 from lrc_jepa.remote.transfer import Missing, Piece, download, read_bytes, remove, upload
 from lrc_jepa.remote.urls import folder_for, url_of
 
 RUN = "run.json"
 FORMAT = 1
-CHECKPOINTS = "checkpoints"
+CHECKPOINTS, CONFIG = "checkpoints", "config.json"
 LEFT_HERE = ("tensorboard", "wandb")  # curves: metrics.jsonl holds the same numbers
 STEP = re.compile(rf"{CHECKPOINTS}/(\d+)/.+")
 Listing = Mapping[str, Mapping[str, Any]]
@@ -60,12 +61,13 @@ def read_listing(url: str) -> Listing | None:
 def _fits(name: str, file: Any) -> bool:
     """Whether an entry can be trusted with a path beneath the run's folder."""
     parts = PurePosixPath(name).parts
-    safe = bool(parts) and not name.startswith("/") and ".." not in parts
+    safe = bool(parts) and not name.startswith("/") and ".." not in parts and "\0" not in name
     return (
         safe
         and isinstance(file, dict)
         and isinstance(file.get("sha256"), str)
         and type(file.get("bytes")) is int
+        and file["bytes"] >= 0
     )
 
 
@@ -138,12 +140,23 @@ def take_up(url: str) -> Path:
     folder, files = working_folder(url), read_listing(url)
     if files is None or _newest(files) < 0:
         return folder
-    manifest = _manifest(files)
-    here = folder / manifest
-    if not here.is_file() or file_digest(here) != files[manifest]["sha256"]:
+    if not _same(folder, files, _manifest(files)) and not _further(folder, files):
+        if held(folder):
+            raise BadInput(f"{folder}, in which {url} is trained, is in use by another process")
         with whole_folder(folder, overwrite=True) as aside:
             _fetch(url, files, aside)
     return folder
+
+
+def _same(folder: Path, files: Listing, name: str) -> bool:
+    """Whether a file of a run is here as it is at the URL."""
+    return name in files and (folder / name).is_file() and file_digest(folder / name) == files[name]["sha256"]
+
+
+def _further(folder: Path, files: Listing) -> bool:
+    """Whether the same training has come further here than what was sent of it: it leads to the same numbers."""
+    here = (int(path.name) for path in folder.glob(f"{CHECKPOINTS}/[0-9]*") if path.name.isdigit())
+    return max(here, default=-1) > _newest(files) and _same(folder, files, CONFIG)
 
 
 def check_place(url: str, *, resume: bool, overwrite: bool) -> None:

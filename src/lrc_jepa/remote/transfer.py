@@ -153,8 +153,11 @@ def _copy(url: str, target: Path, size: int, left: float) -> None:
             handle.write(system.cat_file(path, **_limit(system, left)))
             return
         for begin in range(0, size, BLOCK):
-            limit = _limit(system, max(0.1, until - time.monotonic()))
-            handle.write(system.cat_file(path, start=begin, end=min(begin + BLOCK, size), **limit))
+            limit, end = _limit(system, max(0.1, until - time.monotonic())), min(begin + BLOCK, size)
+            block = system.cat_file(path, start=begin, end=end, **limit)
+            handle.write(block)
+            if len(block) < end - begin:
+                raise WrongBytes(f"it ends after {begin + len(block)} of {size} bytes")
 
 
 def upload(source: Path | bytes, url: str) -> None:
