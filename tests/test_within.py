@@ -7,10 +7,12 @@ import torch
 
 from lrc_jepa.config import ObjectiveConfig, SigRegConfig
 from lrc_jepa.errors import BadInput
+from lrc_jepa.models import build_model
+from lrc_jepa.models.lrc_jepa import another_clip
 from lrc_jepa.objectives.sigreg import GAUSSIAN_FLOOR, sigreg_reference
 from lrc_jepa.objectives.terms import TERMS, within_episodes
 from lrc_jepa.recipes import get_recipe
-from lrc_jepa.types import Outputs
+from lrc_jepa.types import Clip, Outputs
 
 CONFIG = ObjectiveConfig(sigreg=SigRegConfig(projections=64))
 EPISODES = torch.tensor([4, 9, 4, 7, 9, 7, 4, 7, 9])
@@ -106,3 +108,35 @@ def test_batches_that_are_not_grouped_are_refused(name):
     config = get_recipe("tworoom-lrc-debug")
     with pytest.raises(BadInput, match=f"{name}.*train.per_episode"):
         replace(config, objective=replace(config.objective, weights={"prediction": 1.0, name: 0.1}))
+
+
+def test_the_next_clip_is_one_of_the_same_episode():
+    episodes = torch.tensor([7, 3, 7, 3, 9, 7, 9, 3, 9])
+    other = another_clip(episodes)
+    assert torch.equal(episodes[other], episodes)
+    assert not (other == torch.arange(9)).any()
+    assert sorted(other.tolist()) == list(range(9))
+
+
+def test_the_decoder_reads_u_of_another_clip_and_its_own_z():
+    config = get_recipe("tworoom-lrc+within-debug")
+    decoder = replace(config.model.decoder, context="episode")
+    torch.manual_seed(0)
+    model = build_model(replace(config, model=replace(config.model, decoder=decoder))).eval()
+    clip = Clip(
+        frames=torch.randint(0, 256, (4, 4, 3, 32, 32), dtype=torch.uint8),
+        actions=torch.randn(4, 3, 10),
+        episodes=torch.tensor([1, 1, 2, 2]),
+    )
+    out = model.outputs(clip)
+    factors = model.factor(clip.frames)
+    swapped = replace(factors, u=factors.u[[1, 0, 3, 2]])
+    torch.testing.assert_close(model.pixels.invert(out.recon), model.decode(swapped))
+    assert not torch.allclose(model.pixels.invert(out.recon), model.decode(factors))
+
+
+def test_a_context_of_another_clip_needs_several_clips_of_an_episode():
+    config = get_recipe("tworoom-lrc-debug")
+    decoder = replace(config.model.decoder, context="episode")
+    with pytest.raises(BadInput, match=r"train\.per_episode"):
+        replace(config, model=replace(config.model, decoder=decoder))

@@ -142,6 +142,9 @@ class DecoderConfig(Checked):
     """Side of an output patch; must divide the image size."""
     stop_gradient: bool = False
     """Ablation: detach z before the decoder, so that reconstruction no longer shapes it."""
+    context: Literal["frame", "episode"] = "frame"
+    """Whose u is read in training: the frame's own, or one of another clip of its episode, which cannot tell
+    what moves; the latter needs train.per_episode of 2 or more."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -428,11 +431,19 @@ class RunConfig(RunSections, RunName):
                 raise BadInput(
                     f"the term {term!r} compares clips of one episode: set train.per_episode to 2 or more"
                 )
+        decoder = self.model.decoder
+        if decoder is not None and decoder.context == "episode" and self.train.per_episode < 2:
+            raise BadInput(
+                "a decoder that reads u of another clip of the episode needs train.per_episode of 2 or more"
+            )
 
     def digest(self) -> str:
         """Short hash of all values."""
         return digest(dataclasses.asdict(self))
 
 
-ADDED: dict[type[Any], dict[str, Any]] = {TrainConfig: {"per_episode": 1, "readers": 0}}
+ADDED: dict[type[Any], dict[str, Any]] = {
+    TrainConfig: {"per_episode": 1, "readers": 0},
+    DecoderConfig: {"context": "frame"},
+}
 """Fields that the first configurations on disk do not have yet, and what they were by then."""

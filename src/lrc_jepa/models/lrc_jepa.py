@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from lrc_jepa.config import RunConfig
@@ -12,6 +13,13 @@ from lrc_jepa.models.decoder import Decoder
 from lrc_jepa.types import Clip, Factors, Outputs
 
 
+def another_clip(episodes: Tensor) -> Tensor:
+    """Episodes (B,), each with equally many clips, in any order -> (B,): the next clip of the same episode."""
+    order = episodes.argsort(stable=True)
+    together = order.unflatten(0, (len(episodes.unique()), -1))  # (E, clips)
+    return torch.empty_like(order).scatter_(0, order, together.roll(1, dims=1).flatten())
+
+
 class LrcJepa(Compact):
     """The two-stream model: only z is predicted and planned through; u helps to rebuild the frame."""
 
@@ -19,7 +27,7 @@ class LrcJepa(Compact):
         model = config.model
         if model.context is None or model.decoder is None:
             raise BadInput("LRC-JEPA needs both a context and a decoder")
-        self.far = config.clip.far
+        self.far, self.swapped = config.clip.far, model.decoder.context == "episode"
         self.context = Context(model.context, model.encoder.width, model.latent)
         self.decoder = Decoder(model.decoder, model.latent, model.encoder.side)
 
@@ -46,9 +54,13 @@ class LrcJepa(Compact):
             **self._shared(factors.z, clip),
             **far,
             u=factors.u,
-            recon=self._rebuild(factors.z, factors.u),
+            recon=self._rebuild(factors.z, self._seen_context(factors.u, clip.episodes)),
             pixels=pixels,
         )
+
+    def _seen_context(self, u: Tensor, episodes: Tensor) -> Tensor:
+        """The u (B,T,Q,D) that the decoder is shown in training."""
+        return u[another_clip(episodes)] if self.swapped else u
 
     def provides(self) -> frozenset[str]:
         """Names of the `Outputs` fields this model fills."""
