@@ -36,6 +36,11 @@ class Handler(BaseHTTPRequestHandler):
             asked = json.loads(body)
             kind = "datasets" if asked.get("type") == "dataset" else "models"
             name = f"{asked['organization']}/{asked['name']}" if asked.get("organization") else asked["name"]
+            if f"{kind}/{name}" not in repos and "private" in (
+                asked.get("visibility"),
+                asked.get("private") and "private",
+            ):
+                self.server.private.add(f"{kind}/{name}")
             repos.setdefault(f"{kind}/{name}", {})
             place = f"datasets/{name}" if kind == "datasets" else name
             return self._answer({"url": f"http://{self.headers['Host']}/{place}", "name": name})
@@ -70,7 +75,8 @@ class Handler(BaseHTTPRequestHandler):
                 return self._answer(
                     [{"type": "file", "path": n, "size": len(repos[repo][n]), "oid": SHA} for n in names]
                 )
-            return self._answer({"id": repo, "sha": SHA, "siblings": [{"rfilename": n} for n in names]})
+            told = {"id": repo, "sha": SHA, "private": repo in self.server.private}
+            return self._answer({**told, "siblings": [{"rfilename": n} for n in names]})
         repo, _, rest = path.strip("/").partition("/resolve/")
         repo = repo if repo.startswith("datasets/") else f"models/{repo}"
         data = repos.get(repo, {}).get(rest.partition("/")[2])
@@ -90,7 +96,7 @@ class Handler(BaseHTTPRequestHandler):
 def hub():
     """The address of a hub that is there while the block runs, and its repositories."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.repos = {}
+    server.repos, server.private = {}, set()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:

@@ -10,6 +10,7 @@ from hub_server import hub
 from test_cli import lrc, refused
 
 import lrc_jepa
+from lrc_jepa.data.edit import drop
 from lrc_jepa.errors import BadInput
 from lrc_jepa.hub import Address, read_address
 
@@ -86,6 +87,12 @@ def test_the_run_that_one_stands_on_is_sent_with_it(served, run, store, tmp_path
     frames = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
     expected = lrc_jepa.load("runs/mine").encode(frames)
     answer("push", "runs/mine", "owner/mine", capsys=capsys)
+    told = {
+        name: data for name, data in served["models/owner/mine"].items() if not name.endswith(".safetensors")
+    }
+    assert not [name for name, data in told.items() if str(tmp_path).encode() in data], (
+        "a folder of this machine"
+    )
     monkeypatch.chdir(tmp_path)
     shutil.rmtree(home)
     assert torch.equal(lrc_jepa.load("hf://owner/mine").encode(frames), expected)
@@ -118,6 +125,46 @@ def test_what_would_be_sent_can_be_looked_at(run, tmp_path, capsys):
     )
     refused("push", run, "nobody", "--out", tmp_path / "no", capsys=capsys, match="is no address of a hub")
     assert not (tmp_path / "no").exists()
+
+
+def test_what_is_to_be_private_is_not_sent_to_where_everybody_looks(served, store, capsys):
+    answer("push", store.path, "owner/new", "--private", capsys=capsys)
+    answer("push", store.path, "owner/new", "--private", capsys=capsys)  # it is
+    answer("push", store.path, "owner/open", capsys=capsys)
+    before = dict(served["datasets/owner/open"])
+    del served["datasets/owner/open"]["README.md"]
+    refused("push", store.path, "owner/open", "--private", capsys=capsys, match="seen by everybody")
+    assert served["datasets/owner/open"].keys() == before.keys() - {"README.md"}
+
+
+def test_what_is_only_to_be_looked_at_is_not_sent_to_a_url(run, tmp_path, capsys):
+    there = f"file://{tmp_path}/there"
+    for words in (["--out", tmp_path / "ready"], ["--private"]):
+        refused("push", run, there, *words, capsys=capsys, match="are for a hub; nothing was sent")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_card_speaks_of_the_data_it_was_trained_on_and_of_no_other(run, store, tmp_path, capsys):
+    mine = shutil.copytree(run, tmp_path / "mine")
+    drop(store, tmp_path / "fewer", [0])
+    described = json.loads((mine / "config.json").read_text())
+    (mine / "config.json").write_text(json.dumps({**described, "data": str(tmp_path / "fewer")}))
+    answer("push", mine, "owner/tworoom", "--out", tmp_path / "ready", capsys=capsys)
+    assert "was not at hand" in (tmp_path / "ready" / "README.md").read_text()
+
+
+def test_pulling_replaces_runs_and_datasets_and_nothing_else(served, store, tmp_path, capsys):
+    answer("push", store.path, "owner/rooms", capsys=capsys)
+    words = ["pull", "datasets/owner/rooms", "--overwrite", "--out"]
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("years of work")
+    refused(
+        *words, tmp_path / "thesis", capsys=capsys, match="neither a run nor a dataset, and is not replaced"
+    )
+    assert (tmp_path / "thesis" / "chapter.tex").is_file()
+    for _ in range(2):
+        answer(*words, tmp_path / "rooms", capsys=capsys)
+    assert lrc_jepa.open_dataset(tmp_path / "rooms").digest() == store.digest()
 
 
 def test_addresses():

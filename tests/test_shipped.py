@@ -125,4 +125,6 @@ def test_a_run_of_data_that_collecting_would_not_make_is_not_shipped(home, store
     packed = collect(get_world("tworoom"), tmp_path / "jpeg", episodes=2, size=16, appearance=Appearance("clean"), seed=1,
                      length=61, storage=Storage("jpeg", 90))  # fmt: skip
     assert "--storage jpeg --quality 90" in ship.collecting(packed)
+    packed.meta["policy_mix"] = {"expert": 1 / 3, "random": 2 / 3}
+    assert f"--mix expert {1 / 3!r} random {2 / 3!r} " in ship.collecting(packed)
     assert sorted(path.name for path in home.iterdir()) == ["small"]

@@ -1,9 +1,12 @@
 """The studio without a browser: who is let in, who is answered, and what is forgotten."""
 
+import base64
 import json
+import struct
 import time
 import urllib.error
 import urllib.request
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -210,6 +213,14 @@ def test_of_a_drag_the_newest_is_answered_and_every_key_counts():
 def test_what_is_no_question_is_refused(text):
     with pytest.raises(BadInput):
         parse(text)
+
+
+def test_a_picture_that_claims_to_be_vast_is_refused():
+    header = struct.pack(">IIBBBBB", 10**6, 10**6, 8, 2, 0, 0, 0)
+    chunk = b"IHDR" + header
+    png = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    with pytest.raises(BadInput, match="picture"):
+        read_picture("data:image/png;base64," + base64.b64encode(png).decode())
 
 
 def test_without_a_simulator_there_is_nothing_to_act_in():

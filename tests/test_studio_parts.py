@@ -19,8 +19,8 @@ from lrc_jepa.lines import to_line
 from lrc_jepa.models.attention import attention_maps
 from lrc_jepa.models.blocks import MultiHeadAttention
 from lrc_jepa.run import Run, load
-from lrc_jepa.studio.contents import Collection, Contents, open_all
-from lrc_jepa.studio.messages import read_picture
+from lrc_jepa.studio.contents import Collection, Contents, Validation, open_all
+from lrc_jepa.studio.messages import read_picture, to_text
 from lrc_jepa.studio.opened import Directions, Opened
 from lrc_jepa.studio.runs import Metrics, Runs
 from lrc_jepa.studio.session import Session
@@ -240,6 +240,26 @@ def test_episodes_are_shown_scrubbed_and_marked(place, varied):
     assert Collection(Store(collection.store.path)).marked == {1}
 
 
+def test_two_studios_lose_no_mark_of_each_other(store, tmp_path):
+    data = shutil.copytree(store.path, tmp_path / "data")
+    first, second = Collection(Store(data)), Collection(Store(data))
+    assert first.marked == second.marked == set()
+    first.mark(1, True)
+    second.mark(2, True)
+    assert first.marked == second.marked == {1, 2}
+
+
+def test_what_ends_the_looking_over_is_told(store, monkeypatch):
+    def broken(*_):
+        raise IndexError("it was cut off")
+
+    monkeypatch.setattr("lrc_jepa.studio.contents.validate", broken)
+    validation = Validation(store)
+    validation.start()
+    validation._thread.join(LIMIT)
+    assert not validation.running and validation.failure == "it was cut off"
+
+
 def test_a_list_that_is_not_of_this_dataset_is_refused(store, tmp_path):
     data = shutil.copytree(store.path, tmp_path / "data")
     for held in ("[1, 99]", '["1"]', "{}", "["):
@@ -293,6 +313,23 @@ def test_curves_grow_while_a_run_trains(tmp_path):
     longer = b"".join(to_line({"step": step, "kind": "train", "total": 5.0}) for step in (1, 2, 3, 4, 5))
     write_bytes(tmp_path / "metrics.jsonl", longer)  # another run in its place, and a longer one
     assert found.refresh() and found.curves("train")["steps"] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("train", [[], None, {"steps": float("nan"), "seed": {}}, "x"])
+def test_a_strange_run_beside_ones_own_does_not_end_the_page(run, tmp_path, train):
+    mine, odd = (shutil.copytree(run, tmp_path / name) for name in ("mine", "odd"))
+    described = json.loads((odd / "config.json").read_text())
+    described["config"]["train"] = train
+    (odd / "config.json").write_text(json.dumps(described))
+    rows = [{"kind": "train", "step": step, "total": 10**400} for step in (None, float("nan"), 3)]
+    deep = b'{"kind": ' + b"[" * 100_000
+    (odd / "metrics.jsonl").write_bytes(
+        b"".join(json.dumps(row).encode() + b"\n" for row in rows) + deep + b"\n"
+    )
+    part = Runs([mine])
+    told = [*answers(part, "open"), *answers(part, "choose", names=["odd"])]
+    assert all(map(to_text, told)) and [r["name"] for r in told[0]["runs"]] == ["mine", "odd"]
+    assert told[-1]["train"] == {"steps": [None, None, 3], "series": {"total": [None] * 3}}
 
 
 def test_runs_beside_each_other_are_listed_and_no_others(run, tmp_path):

@@ -148,6 +148,27 @@ def test_parts_that_want_one_run_differently_are_refused(tmp_path):
         cells_of(replace(of_words({"file": str(file)}), file=file))
 
 
+@pytest.mark.parametrize(
+    ("parts", "match"),
+    [
+        ("[{seeds: [0], episodes: 10}, {seeds: [1], episodes: 20}]", "with 10 and with 20 episodes"),
+        ("[{datasets: a}, {datasets: b}]", "part 1: datasets is for the whole sweep"),
+        ("[{seeds: [0]}, {seeds: [1], jobs: 4}]", "part 2: jobs is for the whole sweep"),
+        ("[{parts: [{seeds: [0]}]}]", "part 1: parts is for the whole sweep"),
+    ],
+)
+def test_what_only_a_whole_sweep_can_have_is_refused_in_a_part(parts, match, tmp_path):
+    file = tmp_path / "sweep.yaml"
+    file.write_text(f"parts: {parts}")
+    with pytest.raises(BadInput, match=match):
+        jobs_of(cells_of(replace(of_words({"file": str(file)}), file=file)))
+
+
+def test_no_run_stands_on_itself():
+    args = SweepArgs(systems=("dino-wm",), backbone="dino-wm", seeds=(0, 1), size="debug")
+    assert all(job.name not in job.after for job in jobs_of(cells_of(args)))
+
+
 def test_the_page_shows_its_file_and_its_file_can_be_swept():
     docs = Path(__file__).parents[1] / "docs"
     assert f"```yaml\n{(docs / 'sweep.yaml').read_text()}```" in (docs / "sweeps.md").read_text()

@@ -23,10 +23,19 @@ class StandIn:
 
     def __init__(self):
         self.runs, self.configs, self.ended = {}, {}, []
+        self.down = 0  # times that it cannot be told the configuration
 
     def log(self, run, figures, step):
         for name, value in figures.items():
             self.runs[run].append((step, name, value))
+
+    def describe(self, run, params):
+        """What mlflow does with parameters: so many at once, and none may change."""
+        assert len(params) <= 100 and not {p.key for p in params} & set(self.configs[run])
+        if params and self.down:
+            self.down -= 1
+            raise OSError("no route")
+        self.configs[run] |= {p.key: p.value for p in params}
 
 
 def trackio(kept):
@@ -52,15 +61,18 @@ def mlflow(kept):
             return "1"
 
         def create_run(self, experiment, run_name):
-            kept.runs["a"], kept.configs["a"] = [], {}
-            return SimpleNamespace(info=SimpleNamespace(run_id="a"))
+            name = "abc"[len(kept.runs)]
+            kept.runs[name], kept.configs[name] = [], {}
+            return SimpleNamespace(info=SimpleNamespace(run_id=name))
 
         def update_run(self, run, status):
             assert run in kept.runs and status == "RUNNING"
 
+        def get_run(self, run):
+            return SimpleNamespace(data=SimpleNamespace(params=dict(kept.configs[run])))
+
         def log_batch(self, run, metrics=(), params=()):
-            assert len(params) <= 100
-            kept.configs[run] |= {p.key: p.value for p in params}
+            kept.describe(run, params)
             for m in metrics:
                 kept.log(run, {m.key: m.value}, m.step)
 
@@ -107,6 +119,14 @@ def test_a_resumed_run_goes_on_in_the_same_place_without_doubled_steps(
     assert (config.get("train") or {"lr": float(config.get("train.lr", 0))})["lr"] == DEBUG.train.lr
     lrc_jepa.train(DEBUG, store, tmp_path / "run", overwrite=True)
     assert not (tmp_path / "run" / "tracking.json").exists()
+
+
+def test_a_service_that_fails_once_it_has_the_run_gets_no_second_one(store, tmp_path, monkeypatch):
+    kept = StandIn()
+    kept.down = 1
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow(kept))
+    lrc_jepa.train(DEBUG, store, tmp_path / "run", track=["mlflow"])
+    assert list(kept.runs) == ["a"] and kept.runs["a"] and "train.lr" in kept.configs["a"]
 
 
 def test_wandb_offline(tmp_path, monkeypatch):

@@ -290,3 +290,18 @@ def test_several_processes_append_whole_rows(tmp_path):
     assert [json.dumps(r, sort_keys=True) for r in rows[::2]] == [
         json.dumps(r, sort_keys=True) for r in rows[1::2]
     ]
+
+
+def test_who_only_asks_whether_a_folder_is_held_keeps_nobody_out(tmp_path, monkeypatch):
+    """A page that watches runs asks every second; a training that begins just then is not refused."""
+    asking = []
+    (tmp_path / ".lock").touch()
+
+    def asked(seconds):
+        os.close(asking.pop())  # the question took a moment, and is over
+
+    asking.append(os.open(tmp_path / ".lock", os.O_RDONLY))
+    locks.fcntl.flock(asking[0], locks.fcntl.LOCK_SH)
+    monkeypatch.setattr(locks.time, "sleep", asked)
+    with lock(tmp_path):
+        assert not asking

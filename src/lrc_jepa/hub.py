@@ -95,6 +95,8 @@ def send(folder: Path, address: Address, *, private: bool = False, message: str 
 
     def upload() -> str:
         api.create_repo(address.name, repo_type=address.kind, private=private, exist_ok=True)
+        if private and api.repo_info(address.name, repo_type=address.kind).private is False:
+            raise ValueError("it is there already, and can be seen by everybody: nothing was sent")
         there = api.list_repo_files(address.name, repo_type=address.kind)
         stale = [
             name for name in there if OWN[address.kind].fullmatch(name) and not (folder / name).is_file()

@@ -24,6 +24,11 @@ LOCK = ".lock"  # suffix of a lock file
 # What a file system without locks answers. Work goes on there, but nothing is ever judged abandoned.
 UNKNOWN = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
+GLANCES, GLANCE_S = (
+    6,
+    0.02,
+)  # tries and seconds between them: who asks whether it is `held` holds it for a moment
+
 _mine: set[tuple[str, int]] = set()  # lock files held, with the thread: a block may hold one again
 
 
@@ -96,6 +101,7 @@ def _held(path: Path, what: Path, *, wait: bool) -> Iterator[bool]:
 
 def _take(path: Path, what: Path, wait: bool) -> tuple[int, bool]:
     """A descriptor that holds the lock file, and whether locks are known to work here."""
+    glances = 0
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         known = True
@@ -113,6 +119,10 @@ def _take(path: Path, what: Path, wait: bool) -> tuple[int, bool]:
         except BlockingIOError:
             holder = _holder(descriptor)
             os.close(descriptor)
+            glances += 1
+            if glances < GLANCES:
+                time.sleep(GLANCE_S)
+                continue
             raise BadInput(
                 f"{what} is in use by {holder}; wait until that ends, or choose another folder"
             ) from None

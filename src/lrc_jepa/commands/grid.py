@@ -28,6 +28,8 @@ from lrc_jepa.options import Positional, Unprefixed
 
 PARTS = "parts"
 """The entry of a file that lists grids, each with what is its own; the rest of the file is for all of them."""
+WHOLE = {"file", PARTS, "out", "datasets", "results", "place", "save_jobs", "dry_run", "device"}
+"""What one of the grids cannot have for itself."""
 PLACE = {field.name for field in fields(Place)}  # said without the name of their group, as on a command line
 
 
@@ -85,6 +87,9 @@ def parts_of(args: SweepArgs) -> list[SweepArgs]:
         return [args]
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts) or not parts:
         raise BadInput(f"{args.file}: {PARTS} must be a list of grids")
+    for n, part in enumerate(parts, 1):
+        if shared := next((name for name in part if name in WHOLE | PLACE), None):
+            raise BadInput(f"{args.file}, part {n}: {shared} is for the whole sweep; write it above {PARTS}")
     return [_with(args, part, f"{args.file}, part {n}") for n, part in enumerate(parts, 1)]
 
 
@@ -148,7 +153,7 @@ class Cell:
 
     def below(self, cells: Mapping[str, Cell]) -> Cell | None:
         """The run among these that it stands on: with its own values, or with the recipe's."""
-        if not self.stands or "model.backbone" in dict(self.changes):
+        if not self.stands or self.system == self.args.backbone or "model.backbone" in dict(self.changes):
             return None
         others = (replace(self, system=self.args.backbone, changes=c) for c in (self.changes, ()))
         return next((cells[other.name] for other in others if other.name in cells), None)
@@ -219,8 +224,13 @@ def jobs_of(cells: Mapping[str, Cell]) -> list[Job]:
             factors=looks.factors,
             out=cell.data,
         )
-        if datasets.setdefault(cell.data, Dataset(wanted)).wanted.size != side:
+        first = datasets.setdefault(cell.data, Dataset(wanted)).wanted
+        if first.size != side:
             raise BadInput(f"{cell.data} is asked for with frames of {side} pixels and of another size")
+        if first.episodes != wanted.episodes:
+            raise BadInput(
+                f"{cell.data} is asked for with {first.episodes} and with {wanted.episodes} episodes"
+            )
     collecting = [Job(_collecting(path), work) for path, work in datasets.items()]
     return [*collecting, *(_run_job(cell, cells) for cell in cells.values())]
 

@@ -15,6 +15,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.folders import whole_folder
 from lrc_jepa.hub import fetch, read_address
 from lrc_jepa.remote.runs import bucket_of, fetched_run, read_listing
+from lrc_jepa.run import CONFIG
 from lrc_jepa.training.checkpoint import newest_checkpoint, verify
 
 EXAMPLES = (
@@ -37,12 +38,22 @@ class PullArgs:
     """Replace a folder that is already there."""
 
 
+def check_free(out: Path, *, overwrite: bool) -> None:
+    """Refuse a folder that is there, unless it may be replaced and holds nothing else than what could be pulled."""
+    if not out.exists():
+        return
+    if not overwrite:
+        raise BadInput(f"{out} is there already; pass --overwrite to replace it")
+    empty = out.is_dir() and not any(out.iterdir())
+    if not empty and not any((out / name).is_file() for name in ("meta.json", CONFIG)):
+        raise BadInput(f"{out} is neither a run nor a dataset, and is not replaced")
+
+
 def pull_url(url: str, args: PullArgs) -> dict[str, Any]:
     """A run or a dataset from an object store."""
     run = read_listing(url) is not None
     out = args.out or Path("runs" if run else "datasets") / url.rpartition("/")[2]
-    if out.exists() and not args.overwrite:
-        raise BadInput(f"{out} is there already; pass --overwrite to replace it")
+    check_free(out, overwrite=args.overwrite)
     fetched, store = (fetched_run(url), None) if run else (None, Store(url))
     with whole_folder(out, overwrite=args.overwrite) as folder:
         if fetched is not None:
@@ -63,8 +74,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     address = read_address(args.what)
     dataset = address.kind == "dataset"
     out = args.out or Path("datasets" if dataset else "runs") / address.name.rpartition("/")[2]
-    if out.exists() and not args.overwrite:
-        raise BadInput(f"{out} is there already; pass --overwrite to replace it")
+    check_free(out, overwrite=args.overwrite)
     fetched = fetch(address)
     if dataset:
         Store(fetched)

@@ -65,6 +65,7 @@ def pack_run(run: Run, folder: Path, address: Address) -> None:
     inner.mkdir(parents=True)
     for name in REQUIRED:
         shutil.copyfile(checkpoint / name, inner / name)
+    _leave_out_places(inner)
     write_json(inner / "manifest.json", {name: file_digest(inner / name) for name in REQUIRED})
     pack_backbone(run, checkpoint, folder)
     own = read_json(run.folder / CONFIG, f"run {run.folder}")
@@ -72,8 +73,18 @@ def pack_run(run: Run, folder: Path, address: Address) -> None:
     write_json(folder / CONFIG, own)
     if run.results.is_file():
         shutil.copyfile(run.results, folder / RESULTS)
-    facts = facts_of(Store(data)) if (data / "meta.json").is_file() else {}
+    store = Store(data) if (data / "meta.json").is_file() else None
+    trained_on = store if store and store.digest() == run.checkpoint.provenance.get("data") else None
+    facts = facts_of(trained_on) if trained_on else {}  # what lies there now may be another dataset
     (folder / "README.md").write_text(model_card(run.folder, facts, str(address)))
+
+
+def _leave_out_places(checkpoint: Path) -> None:
+    """Forget in which folder of this machine the backbone was: it is found from the checkpoint, or at the hub."""
+    described = read_json(checkpoint / CONFIG, f"checkpoint {checkpoint}")
+    if described.get("provenance", {}).get("backbone"):
+        described["provenance"]["backbone"] = ""
+        write_json(checkpoint / CONFIG, described)
 
 
 def pack_backbone(run: Run, checkpoint: Path, folder: Path) -> None:
@@ -93,6 +104,7 @@ def pack_backbone(run: Run, checkpoint: Path, folder: Path) -> None:
     (folder / where).mkdir(parents=True)
     for file in REQUIRED:
         shutil.copyfile(below / file, folder / where / file)
+    _leave_out_places(folder / where)
 
 
 def pack_dataset(store: Store, folder: Path, address: Address) -> None:
@@ -136,6 +148,8 @@ def main(argv: list[str]) -> dict[str, Any]:
     )
     args = parse(PushArgs, argv, "push", about, examples=EXAMPLES)
     if url := bucket_of(args.to):
+        if args.out is not None or args.private:
+            raise BadInput(f"--out and --private are for a hub; nothing was sent to {url}")
         return send_as_it_is(args.what, url)
     if args.out is not None:
         with whole_folder(args.out) as folder:

@@ -97,7 +97,7 @@ def collecting(store: Store) -> str:
     further = {"varied": f" --factors {looks['factors']}", "clean": ""}
     further["patterned"] = f" --cells {looks['cells']} --opacity {looks['opacity']}"
     mix = store.meta["policy_mix"]
-    shares = "" if mix == dict(world.mix) else " --mix " + " ".join(f"{k} {v:g}" for k, v in mix.items())
+    shares = "" if mix == dict(world.mix) else " --mix " + " ".join(f"{k} {v}" for k, v in mix.items())
     length = int(store.ep_len[0])
     frames = "" if length == world.episode_length else f" --length {length}"
     if store.storage != RAW:

@@ -126,7 +126,8 @@ def reason(code: int, log: Path) -> str:
         lines = [line for line in handle.read().decode("utf-8", "replace").splitlines() if line.strip()]
     last = lines[-1].strip().removeprefix("lrc: ") if lines else "it said nothing"
     if code < 0:
-        last = f"ended by {signal.Signals(-code).name}; the last it said: {last}"
+        named = {number.value: number.name for number in signal.Signals}  # those of real time have none
+        last = f"ended by {named.get(-code, f'signal {-code}')}; the last it said: {last}"
     return f"{last} (all of it: {log})"
 
 

@@ -14,6 +14,7 @@ from lrc_jepa.records.base import KINDS, Record
 from lrc_jepa.rows import Row
 
 R = TypeVar("R", bound=Record)
+NAMED = 20  # sorts of rows that do not fit: a file of somebody else's may hold any number
 
 
 def of_row(row: Row) -> Record:
@@ -23,11 +24,11 @@ def of_row(row: Row) -> Record:
         raise ValueError("of a kind that is not known here")
     version = row.get("metric", kind.metric)
     if version != kind.metric:
-        if version not in kind.earlier:
-            raise ValueError(f"of version {version}, not {kind.metric}")
+        if not isinstance(version, str) or version not in kind.earlier:
+            raise ValueError(f"of version {str(version)[:40]}, not {kind.metric}")
         try:
             row = kind.earlier[version](row)
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
             raise ValueError(f"not whole ({error})") from None
     fields = read_fields(kind, row, kind.metric or kind.kind)
     beyond = {name: value for name, value in row.items() if name not in {*hints_of(kind), "kind", "metric"}}
@@ -74,8 +75,12 @@ def of_rows(rows: Iterable[Row]) -> tuple[list[Record], list[str]]:
         try:
             records.append(of_row(row))
         except ValueError as why:
-            misfits[f"{row.get('kind')!r} {why}"] += 1
-    return records, [f"{count} rows {why}" for why, count in misfits.items()]
+            misfits[f"{repr(row.get('kind'))[:40]} {why}"] += 1
+    named = [f"{count} rows {why}" for why, count in misfits.most_common(NAMED)]
+    return records, [
+        *named,
+        *([f"and rows of {rest} other kinds"] if (rest := len(misfits) - NAMED) > 0 else []),
+    ]
 
 
 def parsed(kind: type[R], rows: Iterable[Row]) -> list[R]:

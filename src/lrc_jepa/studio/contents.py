@@ -18,6 +18,7 @@ from lrc_jepa.envs.collect import collect
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.run_rows import read_runs
 from lrc_jepa.files import read_json_list, write_json
+from lrc_jepa.locks import hold
 from lrc_jepa.run import CONFIG, Run
 from lrc_jepa.shipped import unpacked
 from lrc_jepa.studio.opened import Opened
@@ -55,8 +56,8 @@ class Validation:
     def _work(self) -> None:
         try:
             self.report = validate(self.store, self._progress)
-        except (BadInput, OSError) as error:
-            self.failure = str(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, a page waits to hear of it
+            self.failure = str(error) or type(error).__name__
 
     def _progress(self, done: int, total: int) -> None:
         self.done = done
@@ -75,9 +76,9 @@ class Collection:
         self.validation = Validation(store)
         self.marks_file = store.path.with_name(f"{store.path.name}.drop.json")
 
-    @cached_property
+    @property
     def marked(self) -> set[int]:
-        """Numbers of the episodes to drop."""
+        """Numbers of the episodes to drop; another studio may mark some too."""
         if not self.marks_file.exists():
             return set()
         episodes = read_json_list(self.marks_file, "the list of episodes to drop")
@@ -87,9 +88,9 @@ class Collection:
 
     def mark(self, episode: int, drop: bool) -> None:
         """Mark an episode, or no longer; written at once."""
-        changed = self.marked | {episode} if drop else self.marked - {episode}
-        write_json(self.marks_file, sorted(changed))
-        self.marked = changed
+        with hold(self.marks_file, wait=True):
+            changed = self.marked | {episode} if drop else self.marked - {episode}
+            write_json(self.marks_file, sorted(changed))
 
     @cached_property
     def heldout(self) -> frozenset[int]:

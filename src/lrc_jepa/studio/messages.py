@@ -101,8 +101,11 @@ def _plain(value: Any) -> Any:
 
 
 def number(value: float) -> float | None:
-    """A figure with few digits; nothing where it is not finite."""
-    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    """A figure with few digits; nothing where it is not finite, or larger than any."""
+    try:
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    except OverflowError:
+        return None
 
 
 def numbers(values: Array) -> Any:
@@ -134,5 +137,5 @@ def read_picture(address: str) -> Frames:
         if max(held.size) > LARGEST_PICTURE:
             raise BadInput(f"a picture may have {LARGEST_PICTURE} pixels a side, not {max(held.size)}")
         return np.asarray(held.convert("RGB"))
-    except (ValueError, OSError, SyntaxError):
+    except (ValueError, OSError, SyntaxError, Image.DecompressionBombError):
         raise BadInput("this is not a picture that can be read") from None

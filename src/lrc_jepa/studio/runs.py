@@ -51,7 +51,7 @@ class Metrics:
         for line in whole.splitlines():
             try:
                 self.rows.append(from_line(line))
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue  # damaged: the report names such lines
         return bool(whole)
 
@@ -62,11 +62,15 @@ class Metrics:
             rows = [rows[i] for i in np.linspace(0, len(rows) - 1, POINTS).round().astype(int)]
         names = sorted({n for row in rows for n, v in row.items() if isinstance(v, int | float)} - APART)
         series = {n: [_number(row.get(n)) for row in rows] for n in names}
-        return {"steps": [row.get("step") for row in rows], "series": series}
+        return {"steps": [_whole(row.get("step")) for row in rows], "series": series}
 
 
 def _number(value: Any) -> float | None:
     return number(value) if isinstance(value, int | float) else None
+
+
+def _whole(value: Any) -> int | None:
+    return value if type(value) is int else None
 
 
 class Runs(Part):
@@ -150,21 +154,22 @@ class Runs(Part):
             config = described(folder)["config"]
         except BadInput:
             config = {}
-        train = config.get("train", {})
+        train = config.get("train")
+        train = train if isinstance(train, dict) else {}
         return {
             "name": name,
             "system": config.get("system", "unknown"),
             "recipe": config.get("recipe", ""),
             "world": config.get("world", ""),
             "colour": colour(config.get("system", "")),
-            "steps": train.get("steps"),
-            "seed": train.get("seed"),
+            "steps": _whole(train.get("steps")),
+            "seed": _whole(train.get("seed")),
             "live": held(folder),
         }
 
     def _curves(self, name: str) -> Answer:
         metrics = self._metrics[name]
-        last = max((row.get("step", 0) for row in metrics.rows), default=0)
+        last = max((_whole(row.get("step")) or 0 for row in metrics.rows), default=0)
         warnings = [str(row.get("text", "")) for row in metrics.rows if row.get("kind") == "warning"]
         curves = {kind: metrics.curves(kind) for kind in KINDS}
         return {"tell": "runs.curves", "name": name, "step": last, "warnings": warnings[-3:], **curves}

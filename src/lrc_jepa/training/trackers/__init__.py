@@ -40,6 +40,8 @@ class Tracked:
     config: dict[str, Any]
     id: str | None
     """Under which the service knows it already; None: it is new."""
+    known_as: Callable[[str], None] = lambda name: None
+    """To be told the id as soon as there is one: what fails after that goes on with the same run."""
 
 
 class Tracker(Protocol):
@@ -168,10 +170,14 @@ def _senders(names: Sequence[str], folder: Path, config: RunConfig) -> list[Send
 
     def opening(name: str) -> Tracker:
         own = known[name]
-        run = Tracked(folder.resolve(), folder.resolve().name, to_dict(config), own["id"])
+
+        def known_as(found: str) -> None:
+            own["id"] = found
+            keep()
+
+        run = Tracked(folder.resolve(), folder.resolve().name, to_dict(config), own["id"], known_as)
         tracker: Tracker = import_module(f"lrc_jepa.training.trackers.{name}").Run(run)
-        own["id"] = tracker.id
-        keep()
+        known_as(tracker.id)
         return tracker
 
     senders = []
