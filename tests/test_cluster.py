@@ -17,9 +17,6 @@ from fake_ray import FakeRay
 from test_cli import refused
 
 from lrc_jepa.commands import examine, lab, sweep
-from lrc_jepa.commands.grid import SweepArgs
-from lrc_jepa.commands.job import read_work
-from lrc_jepa.commands.lab import work_on
 from lrc_jepa.envs.collect import collect
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate import plan_parts
@@ -35,6 +32,9 @@ from lrc_jepa.jobs.schedule import run_jobs
 from lrc_jepa.plan.search import TooShort
 from lrc_jepa.rows import read_rows
 from lrc_jepa.run import open_run
+from lrc_jepa.sweeps.grid import SweepArgs
+from lrc_jepa.sweeps.job_files import read_work
+from lrc_jepa.sweeps.laboratory import work_on
 
 OWN = {"evaluation", "time", "seconds_per_solve"}  # what two evaluations never share
 FEW = ["--samples", "8", "--iterations", "2", "--elites", "2"]

@@ -5,9 +5,10 @@ import json
 import pytest
 from test_cli import lrc, refused
 
-from lrc_jepa.commands.train import TrainArgs, read_config
+from lrc_jepa.commands.train import TrainArgs
 from lrc_jepa.config_tree import to_dict
 from lrc_jepa.errors import BadInput
+from lrc_jepa.preparing import read_config
 from lrc_jepa.recipes import get_recipe
 
 

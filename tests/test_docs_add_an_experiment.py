@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from lrc_jepa import cli
-from lrc_jepa.commands import lab
 from lrc_jepa.evaluate.experiment import Asked
 from lrc_jepa.experiments import EXPERIMENTS
 from lrc_jepa.records import KINDS
@@ -17,6 +16,7 @@ from lrc_jepa.records.schema import schema
 from lrc_jepa.report.page import write_page
 from lrc_jepa.rows import read_rows
 from lrc_jepa.run import open_run
+from lrc_jepa.sweeps import laboratory
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "add-an-experiment.md"
@@ -52,7 +52,7 @@ def test_the_pages_experiment_is_a_command_a_part_of_the_laboratory_and_a_sectio
     told = json.loads(capsys.readouterr().out)
     (row,) = read_rows(home / "results.jsonl", "shade")
     assert told["r"] == row["r"] and row["frames"] == 40 and row["metric"] == "shade.v1"
-    work = {w.name: w for w in lab.work_on(open_run(home), Asked(quick=True))}
+    work = {w.name: w for w in laboratory.work_on(open_run(home), Asked(quick=True))}
     assert not work["shade"].done()  # 40 frames are not 50
     work["shade"].do()
     assert work["shade"].done() and work["shade"].seconds > 1

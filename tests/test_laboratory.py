@@ -18,8 +18,7 @@ from conftest import DEBUG
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from test_plan import Walk
 
-from lrc_jepa.commands import ablate, examine, nuisance, stress, variants
-from lrc_jepa.commands.train import ensure_trained
+from lrc_jepa.commands import ablate, examine, lab, nuisance, stress
 from lrc_jepa.config import ClipConfig
 from lrc_jepa.config_tree import with_value
 from lrc_jepa.data.clips import Clips, Split
@@ -51,6 +50,8 @@ from lrc_jepa.records import Control, Probe, of_rows
 from lrc_jepa.report.page import write_page
 from lrc_jepa.rows import read_rows
 from lrc_jepa.run import open_run
+from lrc_jepa.sweeps import laboratory, variants
+from lrc_jepa.sweeps.training import ensure_trained
 from lrc_jepa.training.checkpoint import load_checkpoint, newest_checkpoint
 from lrc_jepa.training.streams import frame_streams
 from lrc_jepa.types import Clip, Factors
@@ -569,8 +570,6 @@ def test_a_stress_test_goes_on_with_the_level_it_stopped_at(home, tmp_path, monk
 
 
 def test_a_killed_lab_goes_on_where_it_stopped(home, tmp_path):
-    from lrc_jepa.commands import lab
-
     work = [str(home), "--quick", "--pairs", "10", "--out", str(tmp_path / "page")]
     started = subprocess.Popen(
         [sys.executable, "-m", "lrc_jepa", "lab", *work], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -594,7 +593,7 @@ def test_a_killed_lab_goes_on_where_it_stopped(home, tmp_path):
     topics = [row["topic"] for row in rows if row["kind"] == "picture"]
     assert topics == ["interventions", "swap", "walk", "walk"]
     opened = open_run(home)
-    assert all(w.done() for w in lab.work_on(opened, Asked(pairs=10, quick=True)))
+    assert all(w.done() for w in laboratory.work_on(opened, Asked(pairs=10, quick=True)))
     text = (tmp_path / "page" / "index.html").read_text()
     for title in ("Goals reached", "Expert-action recovery", "Probes", "Interventions", "Stress tests"):
         assert f"<h2>{title}</h2>" in text
@@ -602,7 +601,7 @@ def test_a_killed_lab_goes_on_where_it_stopped(home, tmp_path):
     assert {"probes.md", "probes.tex", "probes.csv", "recovery.svg", "recovery.figure.csv"} <= made
     assert {"stress-pca.svg", "stress-pca.figure.csv", "success.tex", "success.svg"} <= made
     # A fuller laboratory is not satisfied with what a quick one left.
-    missing = [w.name for w in lab.work_on(opened, Asked(pairs=20)) if not w.done()]
+    missing = [w.name for w in laboratory.work_on(opened, Asked(pairs=20)) if not w.done()]
     assert {"planning", "recovery", "probes", "stress brightness"} <= set(missing)
     assert "interventions" not in missing
     names = check_page(tmp_path / "page" / "index.html", tmp_path / "browser", plots=14)
@@ -610,34 +609,28 @@ def test_a_killed_lab_goes_on_where_it_stopped(home, tmp_path):
 
 
 def test_lab_leaves_out_what_cannot_be_run_and_says_so(home, tmp_path):
-    from lrc_jepa.commands import lab
-
     def refuse():
         raise BadInput("there are too few pairs")
 
     done, opened = [], open_run(home)
     waiting = [
-        lab.Work(opened, "planning", Control, refuse, 5.0),
-        lab.Work(opened, "probes", Probe, lambda: done.append(1), 1.0),
+        laboratory.Work(opened, "planning", Control, refuse, 5.0),
+        laboratory.Work(opened, "probes", Probe, lambda: done.append(1), 1.0),
     ]
-    assert lab.run_all(waiting) == [f"{home}: planning: there are too few pairs"] and done == [1]
+    assert laboratory.run_all(waiting) == [f"{home}: planning: there are too few pairs"] and done == [1]
 
 
 @pytest.mark.parametrize("option", ["--theory", "--also"])
 def test_what_the_page_could_not_show_is_refused_before_any_experiment(option, home, tmp_path, monkeypatch):
-    from lrc_jepa.commands import lab
-
     monkeypatch.setattr(lab, "open_run", lambda path: pytest.fail("it began"))
     with pytest.raises(BadInput, match=r"results\.jsonl"):
         lab.main([str(home), option, str(tmp_path), "--out", str(tmp_path / "page")])
 
 
 def test_without_a_simulator_the_laboratory_still_imagines(home, monkeypatch):
-    from lrc_jepa.commands import lab
-
     monkeypatch.setattr("lrc_jepa.evaluate.experiment.simulated", lambda store: False)
     opened = open_run(home)
-    found = {e.name: e for e in lab.work_on(opened, Asked())}
+    found = {e.name: e for e in laboratory.work_on(opened, Asked())}
     assert list(found) == ["open loop", "recovery", "probes", "interventions", "planning time"]
     found["open loop"].do()
     kinds = [row["kind"] for row in read_rows(home / "results.jsonl")]
@@ -664,11 +657,10 @@ def test_inner_bars_move_the_outer_one():
 
 
 def test_costs_grow_with_the_work(run):
-    from lrc_jepa.commands import lab
     from lrc_jepa.config import PlanConfig
 
     opened = open_run(run)
-    few, many = ({e.name: e.seconds for e in lab.work_on(opened, Asked(pairs=n))} for n in (40, 400))
+    few, many = ({e.name: e.seconds for e in laboratory.work_on(opened, Asked(pairs=n))} for n in (40, 400))
     assert many["planning"] > few["planning"] and many["stress pattern"] > few["stress pattern"]
     assert stressed.small_search(PlanConfig()).samples == 128 and stressed.small_search(
         DEBUG.plan

@@ -57,6 +57,8 @@ ORDER = [
     "evaluate",
     "report",
     "library",
+    "preparing",
+    "sweeps",
     "drive",
     "export",
     "studio",

@@ -19,6 +19,7 @@ from lrc_jepa.locks import hold
 from lrc_jepa.records import Picture, Rollout
 from lrc_jepa.report import page
 from lrc_jepa.rows import read_rows
+from lrc_jepa.run import Run
 
 FEW = ["--pairs", "2", "--films", "0", "--samples", "4", "--iterations", "1", "--elites", "2"]
 
@@ -106,7 +107,7 @@ def test_the_laboratory_goes_on_where_it_was(run, tmp_path, stop_at, monkeypatch
 
     monkeypatch.setattr(lab, "work_on", work_on)
     monkeypatch.setattr(lab.report, "work", lambda args: {"report": "page"})
-    stop_at(lab.Run, "write", 2)
+    stop_at(Run, "write", 2)
     stopped("lab", home, capsys=capsys)
     assert [row["kind"] for row in read_rows(home / "results.jsonl")] == ["picture"]
     assert lrc("lab", home, capsys=capsys)[0] == 0

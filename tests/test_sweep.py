@@ -12,9 +12,7 @@ import pytest
 from safetensors.numpy import load_file
 from test_cli import lrc, refused
 
-from lrc_jepa.commands import sweep, works
-from lrc_jepa.commands.grid import SweepArgs, cells_of, jobs_of, of_words, parts_of
-from lrc_jepa.commands.job import read_work
+from lrc_jepa.commands import sweep
 from lrc_jepa.errors import BadInput, Terminated
 from lrc_jepa.evaluate.kept import read_kept
 from lrc_jepa.evaluate.stats import seeded_difference
@@ -23,6 +21,9 @@ from lrc_jepa.jobs.clock import Clock, duration
 from lrc_jepa.jobs.executors import Here, Processes
 from lrc_jepa.jobs.job import Ended, Job
 from lrc_jepa.jobs.schedule import run_jobs
+from lrc_jepa.sweeps import works
+from lrc_jepa.sweeps.grid import SweepArgs, cells_of, jobs_of, of_words, parts_of
+from lrc_jepa.sweeps.job_files import read_work
 from lrc_jepa.training.checkpoint import newest_checkpoint
 
 SMALL = {"size": "debug", "pairs": 3, "episodes": 12, "device": "cpu"}

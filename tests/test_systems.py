@@ -73,7 +73,7 @@ def test_exact_sizes_where_they_are_known_exactly():
 def test_dry_run_of_every_paper_recipe(system, monkeypatch, capsys):
     """The estimate itself, a few seconds of real training steps, is timed elsewhere."""
     cost = Cost(steps=1, seconds_per_step=1.0, state_gb=1.0, activations_gb=1.0)
-    monkeypatch.setattr("lrc_jepa.commands.train.estimate", lambda *args: cost)
+    monkeypatch.setattr("lrc_jepa.preparing.estimate", lambda *args: cost)
     assert cli.run(["train", f"bridge-{system}-paper", "--dry-run", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["parameters"]["total"] > 1_000_000 and told["steps"] > 1000

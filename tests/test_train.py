@@ -10,13 +10,13 @@ import torch
 from conftest import DEBUG, train_debug
 from safetensors.torch import load_file
 
-from lrc_jepa.commands.train import ensure_trained
 from lrc_jepa.data.clips import Split
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import StoreWriter
 from lrc_jepa.errors import BadInput, Diverged, Interrupted
 from lrc_jepa.models import build_model
 from lrc_jepa.recipes import get_recipe
+from lrc_jepa.sweeps.training import ensure_trained
 from lrc_jepa.training import loop
 from lrc_jepa.training.assemble import assemble
 from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint, newest_checkpoint

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from lrc_jepa.arguments import parse
-from lrc_jepa.commands.grid import plain_value
-from lrc_jepa.commands.train import find_data
-from lrc_jepa.commands.variants import StudyArgs, Variant, answer
 from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import with_value
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.names import file_name
 from lrc_jepa.options import Positional
+from lrc_jepa.preparing import find_data
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.records import Ablation, only
+from lrc_jepa.sweeps.grid import plain_value
+from lrc_jepa.sweeps.variants import StudyArgs, Variant, answer
 
 EXAMPLES = ("lrc ablate q --values 1 2 4", "lrc ablate train.lr --values 1e-3 3e-3 --seeds 3 --pairs 0")
 NAMED = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from lrc_jepa.arguments import command
 from lrc_jepa.bounds import Seed
-from lrc_jepa.commands import collect, examine, report, train
+from lrc_jepa.commands import examine, report, train
 from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import with_value
 from lrc_jepa.console import say
@@ -17,6 +17,7 @@ from lrc_jepa.data.store import Store
 from lrc_jepa.files import write_json
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.run import Run
+from lrc_jepa.sweeps.collecting import CollectArgs, collect
 
 RECIPE = "tworoom-lrc+moving-micro"
 """LRC-JEPA with a decoder that is made to draw what moves: the page shows what z knows."""
@@ -72,7 +73,7 @@ def work(args: DemoArgs) -> dict[str, Any]:
     run = runs[args.literal]
     if args.overwrite or not data.exists():
         say("1. collecting episodes of a dot that walks through two rooms")
-        wanted = collect.CollectArgs(
+        wanted = CollectArgs(
             "tworoom",
             episodes=amount.episodes,
             size=get_recipe(recipe).model.encoder.image_size,
@@ -80,7 +81,7 @@ def work(args: DemoArgs) -> dict[str, Any]:
             out=data,
             overwrite=args.overwrite,
         )
-        collect.work(wanted)
+        collect(wanted)
     Store(data)  # a damaged dataset is refused before anything else is done
     say("2. training a world model on them: no rewards, no goals, no states")
     trained = train.work(training(get_recipe(recipe), args, amount, data, run))

@@ -10,11 +10,10 @@ from typing import Any
 from lrc_jepa.arguments import parse
 from lrc_jepa.console import say
 from lrc_jepa.evaluate.experiment import Measuring
-from lrc_jepa.experiments import EXPERIMENTS, Experiment
-from lrc_jepa.files import write_bytes
+from lrc_jepa.experiments import EXPERIMENTS
 from lrc_jepa.options import Positional
-from lrc_jepa.records import Measured, Record, of_rows
-from lrc_jepa.run import Run, find_run, open_run
+from lrc_jepa.run import find_run, open_run
+from lrc_jepa.sweeps.examining import examine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,16 +70,3 @@ def work(
 def _own(measuring: Measuring, path: Path) -> dict[str, Any]:
     """What is the run's own where it is not said otherwise."""
     return measuring.own(find_run(path)) if hasattr(measuring, "own") else {}
-
-
-def examine(run: Run, experiment: Experiment, config: Any) -> list[Record]:
-    """All rows of one evaluation, each part written as soon as it is measured."""
-    evaluation, drawing = "", getattr(experiment.showing, "files", None)
-    for part in experiment.measuring.measure(run, config):
-        for name, text in drawing(part).items() if drawing else ():
-            (run.out / name).parent.mkdir(parents=True, exist_ok=True)
-            write_bytes(run.out / name, text.encode())
-        run.write([record.row() for record in part])
-        evaluation = next(record.evaluation for record in part if isinstance(record, Measured))
-    rows, _ = of_rows(run.rows())  # parts that an earlier, interrupted evaluation wrote are among them
-    return [record for record in rows if isinstance(record, Measured) and record.evaluation == evaluation]

@@ -7,18 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from lrc_jepa.arguments import Positional, parse
-from lrc_jepa.commands.lab import Examination
-from lrc_jepa.commands.variants import Variant
-from lrc_jepa.commands.works import Dataset, Trained
-from lrc_jepa.config_tree import from_dict
 from lrc_jepa.console import say
-from lrc_jepa.errors import BadInput
-from lrc_jepa.files import read_json
 from lrc_jepa.jobs.executors import end_with_parent
-from lrc_jepa.jobs.job import Work
+from lrc_jepa.sweeps.job_files import read_work
 
 EXAMPLES = ("lrc job sweeps/first/jobs/tworoom-clean-lrc-micro-seed0.json    # one that failed, once more",)
-WORKS: dict[str, type[Any]] = {kind.kind: kind for kind in (Dataset, Trained, Variant, Examination)}
 
 
 @dataclass(frozen=True)
@@ -29,16 +22,6 @@ class JobArgs:
     """The job's file, under jobs/ of a sweep's folder."""
     tied: bool = False
     """End when the process that started this one ends; a training saves its state first."""
-
-
-def read_work(path: Path) -> Work:
-    """The work that a job's file describes."""
-    described = read_json(path, "job")
-    kind = described.get("kind")
-    if kind not in WORKS or not isinstance(described.get("work"), dict):
-        raise BadInput(f"{path} is not the file of a job")
-    work: Work = from_dict(WORKS[kind], described["work"], f"job {path}")
-    return work
 
 
 def main(argv: list[str]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 from lrc_jepa.arguments import parse
 from lrc_jepa.bounds import Natural, Range
-from lrc_jepa.commands.variants import StudyArgs, Variant, answer
 from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import with_value
 from lrc_jepa.console import progress_bar
@@ -19,6 +18,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.files import digest
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.records import Nuisance, only
+from lrc_jepa.sweeps.variants import StudyArgs, Variant, answer
 
 EXAMPLES = ("lrc stress nuisance --systems lrc lwm --factors 0 1 3 9",)
 

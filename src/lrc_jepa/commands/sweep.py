@@ -8,9 +8,6 @@ from typing import Any
 
 from lrc_jepa.arguments import command
 from lrc_jepa.commands import report
-from lrc_jepa.commands.completing import complete, is_done
-from lrc_jepa.commands.grid import Cell, SweepArgs, cells_of, jobs_of, of_words
-from lrc_jepa.commands.works import Trained
 from lrc_jepa.console import say, table, warn
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
@@ -20,6 +17,9 @@ from lrc_jepa.jobs.clock import Clock, duration
 from lrc_jepa.jobs.job import Job
 from lrc_jepa.library import fit_actions
 from lrc_jepa.locks import lock
+from lrc_jepa.sweeps.completing import complete, is_done
+from lrc_jepa.sweeps.grid import Cell, SweepArgs, cells_of, jobs_of, of_words
+from lrc_jepa.sweeps.works import Trained
 from lrc_jepa.training.assemble import check_data
 
 ABOUT = (

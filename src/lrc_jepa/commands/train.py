@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lrc_jepa.arguments import Decisive, Positional, parse
 from lrc_jepa.bounds import Count
-from lrc_jepa.config import RunConfig, RunName, RunSections
-from lrc_jepa.config_tree import differences, to_dict, with_tree
-from lrc_jepa.console import Bar, progress_bar, say, table, warn
+from lrc_jepa.config import RunConfig, RunSections
+from lrc_jepa.config_tree import to_dict
+from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
-from lrc_jepa.envs import WORLDS
 from lrc_jepa.errors import BadInput
-from lrc_jepa.files import read_tree
-from lrc_jepa.library import check_init, check_training, fit_actions, train, training_folder
-from lrc_jepa.models import build_model, count_parameters
-from lrc_jepa.models.backbones import without_weights
+from lrc_jepa.library import check_init, check_training, train, training_folder
 from lrc_jepa.objectives.terms import TERMS
-from lrc_jepa.recipes import SIZES, SYSTEMS, get_recipe, known_worlds, reported_name, setting_of
+from lrc_jepa.preparing import find_data, forecast, read_config, sections_of
+from lrc_jepa.recipes import SIZES, SYSTEMS, get_recipe, known_worlds, reported_name
 from lrc_jepa.remote.runs import bucket_of
-from lrc_jepa.run import CONFIG, Run
-from lrc_jepa.training.assemble import count_batches, total_steps
-from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint
+from lrc_jepa.run import Run
+from lrc_jepa.training.bar import training_bar
+from lrc_jepa.training.checkpoint import list_checkpoints
 from lrc_jepa.training.distributed import launch, launched, leads
-from lrc_jepa.training.estimate import estimate
-from lrc_jepa.training.gpus import GPUCost, get_gpu, gpu_cost
-from lrc_jepa.training.initial import start_from
-from lrc_jepa.training.progress import Progress, Watcher
 from lrc_jepa.training.trackers import check_trackers
 
 EXAMPLES = (
@@ -44,7 +34,6 @@ EXAMPLES = (
     "lrc train robot-lrc-micro --data s3://bucket/episodes --out s3://bucket/first    # needs [remote]",
     "lrc train --config runs/first --train.seed 1 --out runs/second",
 )
-NAMES, SECTIONS = (tuple(f.name for f in dataclasses.fields(part)) for part in (RunName, RunSections))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,80 +93,6 @@ class TrainArgs(RunSections):
         return dataclasses.replace(config, system=reported_name(config, recipe))
 
 
-def sections_of(config: RunSections) -> dict[str, Any]:
-    """The sections of a configuration by their names."""
-    return {name: getattr(config, name) for name in SECTIONS}
-
-
-def read_config(path: Path, recipe: str = "") -> RunConfig:
-    """The configuration of a run, or in a file: a recipe with the fields that the file names changed."""
-    path = path / CONFIG if path.is_dir() else path
-    content = read_tree(path, "the configuration")
-    inner = content.get("config")
-    tree = dict(inner if isinstance(inner, dict) else content)  # a run's own file has more beside it
-    named = {name: tree.pop(name, None) for name in NAMES}
-    if recipe and named["recipe"] not in (None, recipe):
-        raise BadInput(f"{path} is a configuration of {named['recipe']}, not of {recipe}")
-    name = recipe or named["recipe"]
-    if not isinstance(name, str):
-        raise BadInput(f"{path} names no recipe: name one, as in lrc train tworoom-lrc-micro --config {path}")
-    if unknown := sorted(set(tree) - set(SECTIONS)):
-        raise BadInput(f"{path} has unknown keys {unknown}; there is recipe, {', '.join(SECTIONS)}")
-    return with_tree(get_recipe(name), tree)
-
-
-@contextmanager
-def training_bar(config: RunConfig) -> Iterator[Watcher]:
-    """A bar of losses, speed and time left, which appears once the number of steps is known."""
-    batch, log_every = config.train.batch_size, config.train.log_every
-    with ExitStack() as shown:
-        bar: list[Bar] = []
-        began, first = time.perf_counter(), -1
-
-        def watch(progress: Progress) -> None:
-            nonlocal first
-            if not bar:
-                bar.append(shown.enter_context(progress_bar(f"training {config.recipe}", progress.steps)))
-            if progress.warning:
-                warn(progress.warning)
-            if progress.note:
-                say(progress.note)
-            if progress.losses:
-                first = max(0, progress.step - log_every) if first < 0 else first
-                rate = (progress.step - first) * batch / (time.perf_counter() - began)
-                losses = " ".join(f"{k} {v:.3f}" for k, v in progress.losses.items() if k in SHOWN)
-                bar[0].to(progress.step, f"{losses} | {rate:.0f} clips/s")
-
-        yield watch
-
-
-def is_trained(config: RunConfig, data: Path, out: Path) -> bool:
-    """Whether a run has been trained to its last step; one of another kind in its place is refused."""
-    store, done = Store(data), list_checkpoints(out)
-    config = fit_actions(config, store)
-    if not done or int(done[-1].name) < total_steps(config, count_batches(config, store)):
-        return False
-    finished = load_checkpoint(done[-1])
-    changed = "; ".join(differences(finished.config, config))
-    if changed:
-        raise BadInput(f"{out} holds a run with another configuration ({changed}); choose another folder")
-    if finished.provenance["data"] != store.digest():
-        raise BadInput(f"{out} holds a run that was trained on another dataset; choose another folder")
-    return True
-
-
-def ensure_trained(config: RunConfig, data: Path, out: Path, device: str = "auto") -> Path:
-    """Train a run, continue it where it stopped, or leave it as it is when it is finished."""
-    if not is_trained(config, data, out):
-        begun = bool(list_checkpoints(out))
-        with training_bar(config) as watch:
-            train(config, data, out, resume=begun, overwrite=not begun, device=device, watch=watch)
-    return list_checkpoints(out)[-1]
-
-
-SHOWN = ("total", "prediction", "sigreg", "std", "context", "reconstruction", "inverse", "features")
-
-
 def main(argv: list[str]) -> dict[str, Any]:
     """Train, or with --dry-run only tell what training would be."""
     about = (
@@ -197,7 +112,7 @@ def main(argv: list[str]) -> dict[str, Any]:
 def work(args: TrainArgs) -> dict[str, Any]:
     """Train in this process, which may be one of several."""
     if args.dry_run:
-        return dry_run(args.resolve(), args.data, args.init, args.gpu)
+        return dry_run(args)
     if args.gpu:
         raise BadInput("--gpu says what a run would take; it goes with --dry-run")
     if args.print_config:
@@ -245,55 +160,10 @@ def prepare(args: TrainArgs) -> tuple[RunConfig, Store, Run]:
     return config, store, run
 
 
-def find_data(config: RunConfig, given: Path | None, resumed: Run | None = None) -> Path:
-    """The dataset given, that of the run which is resumed, or the usual one of the recipe's world."""
-    if given is None and resumed is not None:
-        return resumed.data
-    usual = Path("datasets") / f"{config.world}-clean"
-    if given is None and not usual.exists():
-        collecting = f"make it with lrc collect {config.world}, or " if config.world in WORLDS else ""
-        raise BadInput(f"there is no dataset at {usual}: {collecting}name one with --data")
-    return given or usual
-
-
-def dry_run(config: RunConfig, data: Path | None, init: Path | None = None, gpu: str = "") -> dict[str, Any]:
-    """Parameters by part, steps, and what time and memory a run would take on this machine and on a GPU."""
-    known = get_gpu(gpu) if gpu else None
-    batches = setting_of(config.world).clips // config.train.batch_size
-    if data is not None:
-        store = Store(data)
-        config = fit_actions(config, store)
-        batches = count_batches(config, store)
-    unloaded = dataclasses.replace(config.model, backbone=without_weights(config.model.backbone))
-    model = build_model(dataclasses.replace(config, model=unloaded))
-    for text in start_from(model, init).sentences() if init is not None else []:
+def dry_run(args: TrainArgs) -> dict[str, Any]:
+    """Say what a run would be and take."""
+    foreseen = forecast(args.resolve(), args.data, args.init, args.gpu)
+    for text in foreseen.remarks:
         say(text)
-    parameters = count_parameters(model)
-    steps = total_steps(config, batches)
-    cost = estimate(config, model, steps)
-    lines = [
-        *([name, f"{count:,}"] for name, count in parameters.items()),
-        ["steps", f"{steps:,}"],
-        ["seconds per step, this CPU", f"{cost.seconds_per_step:.2f}"],
-        ["hours in all, this CPU", f"{cost.hours:.2f}"],
-        ["memory, GB", f"{cost.memory_gb:.2f}"],
-    ]
-    on_cpu = {"seconds_per_step": cost.seconds_per_step, "hours": cost.hours, "memory_gb": cost.memory_gb}
-    answer = {"recipe": config.recipe, "parameters": parameters, "steps": steps, "estimate": on_cpu}
-    if known:
-        there = gpu_cost(config, model, cost, known)
-        answer["gpu"] = {"name": gpu, **dataclasses.asdict(there)}
-        lines += _lines_of(gpu, there)
-    table(config.recipe, ["", "value"], lines)
-    return answer
-
-
-def _lines_of(gpu: str, cost: GPUCost) -> list[list[str]]:
-    return [
-        ["operations per step", f"{cost.operations_per_step:.3g}"],
-        [f"seconds per step, {gpu}", " to ".join(f"{seconds:.3g}" for seconds in cost.seconds_per_step)],
-        [f"hours in all, {gpu}", " to ".join(f"{hours:.3g}" for hours in cost.hours)],
-        [f"memory, {gpu} in bfloat16, GB", f"{cost.memory_gb:.1f}"],
-        [f"train.chunks, {gpu}", str(cost.chunks)],
-        ["frames per second to feed it", f"{cost.frames_per_s:,.0f}"],
-    ]
+    table(foreseen.recipe, ["", "value"], foreseen.lines())
+    return foreseen.answer()

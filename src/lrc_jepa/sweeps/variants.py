@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from lrc_jepa.bounds import Count, Natural
-from lrc_jepa.commands.completing import complete
-from lrc_jepa.commands.train import ensure_trained
-from lrc_jepa.commands.works import TrainingWork, run_seconds
 from lrc_jepa.console import say, table
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
@@ -32,6 +29,9 @@ from lrc_jepa.records import Variant as Compared
 from lrc_jepa.report.tables import means
 from lrc_jepa.rows import Row, append_rows, read_rows
 from lrc_jepa.run import open_run
+from lrc_jepa.sweeps.completing import complete
+from lrc_jepa.sweeps.training import ensure_trained
+from lrc_jepa.sweeps.works import TrainingWork, run_seconds
 
 C = TypeVar("C", bound=Compared)
 ROWS = "results.jsonl"  # of a study, in its folder

@@ -8,11 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from lrc_jepa.commands.collect import CollectArgs
-from lrc_jepa.commands.collect import work as collect
-from lrc_jepa.commands.examine import examine
-from lrc_jepa.commands.lab import Work, work_on
-from lrc_jepa.commands.train import ensure_trained, is_trained
 from lrc_jepa.config import RunConfig
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs import simulated
@@ -26,6 +21,10 @@ from lrc_jepa.library import fit_actions
 from lrc_jepa.locks import hold
 from lrc_jepa.records import Control
 from lrc_jepa.run import Run, open_run
+from lrc_jepa.sweeps.collecting import CollectArgs, collect
+from lrc_jepa.sweeps.examining import examine
+from lrc_jepa.sweeps.laboratory import Work, work_on
+from lrc_jepa.sweeps.training import ensure_trained, is_trained
 from lrc_jepa.training.estimate import training_seconds
 
 EPISODE_S, PAIR_S = 0.1, 0.1  # what an episode and a pair take, until the first jobs have told

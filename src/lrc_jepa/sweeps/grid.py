@@ -11,8 +11,6 @@ from types import MappingProxyType
 from typing import Any
 
 from lrc_jepa.bounds import Count, Natural, Seed
-from lrc_jepa.commands.collect import CollectArgs
-from lrc_jepa.commands.works import Dataset, Trained
 from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import with_value
 from lrc_jepa.envs import WORLDS, get_world
@@ -25,6 +23,8 @@ from lrc_jepa.jobs.places import Place
 from lrc_jepa.library import recipe
 from lrc_jepa.names import file_name
 from lrc_jepa.options import Positional, Unprefixed
+from lrc_jepa.sweeps.collecting import CollectArgs
+from lrc_jepa.sweeps.works import Dataset, Trained
 
 PARTS = "parts"
 """The entry of a file that lists grids, each with what is its own; the rest of the file is for all of them."""
