@@ -17,7 +17,7 @@ from scipy.stats import spearmanr
 
 import lrc_jepa
 from lrc_jepa import extras
-from lrc_jepa.commands.doctor import route
+from lrc_jepa.doctor import route
 from lrc_jepa.errors import BadInput
 from lrc_jepa.extras import PACKAGES, install, later, need
 from lrc_jepa.readout import rank_correlation

@@ -59,6 +59,8 @@ ORDER = [
     "library",
     "preparing",
     "sweeps",
+    "sharing",
+    "doctor",
     "drive",
     "export",
     "studio",

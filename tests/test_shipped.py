@@ -12,7 +12,6 @@ from test_cli import lrc, refused
 
 import lrc_jepa
 from lrc_jepa import shipped
-from lrc_jepa.commands import ship
 from lrc_jepa.data import edit
 from lrc_jepa.data.convert import convert
 from lrc_jepa.data.storage import Storage
@@ -22,6 +21,7 @@ from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.envs.collect import collect
 from lrc_jepa.errors import BadInput
 from lrc_jepa.run import Run
+from lrc_jepa.sharing import shipping
 from lrc_jepa.studio.contents import open_all
 
 
@@ -64,7 +64,7 @@ def test_what_cannot_be_shipped_is_refused(home, run, tmp_path, capsys, monkeypa
     (bare / "results.jsonl").unlink(missing_ok=True)
     refused("ship", bare, "--to", home, capsys=capsys, match="lrc plan")
     refused("ship", tmp_path / "planned", "--name", "../x", capsys=capsys, match="name of a model")
-    monkeypatch.setattr(ship, "LIMIT", 1000)
+    monkeypatch.setattr(shipping, "LIMIT", 1000)
     refused("ship", tmp_path / "planned", "--to", home, capsys=capsys, match="more than 12")
     (tmp_path / "small").mkdir()  # a folder here comes before a name
     refused("plan", "small", capsys=capsys, match="no checkpoint under small")
@@ -121,10 +121,10 @@ def test_a_run_of_data_that_collecting_would_not_make_is_not_shipped(home, store
         refused("ship", run.folder, "--to", home, capsys=capsys, match="is not as it was when")
         run.checkpoint.provenance["data"] = Store(tmp_path / data).digest()
         with pytest.raises(BadInput, match=re.escape(match)):
-            ship.check_collected(run)
+            shipping.check_collected(run)
     packed = collect(get_world("tworoom"), tmp_path / "jpeg", episodes=2, size=16, appearance=Appearance("clean"), seed=1,
                      length=61, storage=Storage("jpeg", 90))  # fmt: skip
-    assert "--storage jpeg --quality 90" in ship.collecting(packed)
+    assert "--storage jpeg --quality 90" in shipping.collecting(packed)
     packed.meta["policy_mix"] = {"expert": 1 / 3, "random": 2 / 3}
-    assert f"--mix expert {1 / 3!r} random {2 / 3!r} " in ship.collecting(packed)
+    assert f"--mix expert {1 / 3!r} random {2 / 3!r} " in shipping.collecting(packed)
     assert sorted(path.name for path in home.iterdir()) == ["small"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,26 +9,14 @@ from typing import Any
 from lrc_jepa import shipped
 from lrc_jepa.arguments import Positional, command
 from lrc_jepa.console import say
-from lrc_jepa.data.storage import RAW
-from lrc_jepa.data.store import Store
-from lrc_jepa.envs import get_world
-from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.keeping import kept_row
-from lrc_jepa.evaluate.kept import summarize_kept
-from lrc_jepa.files import write_bytes, write_json
-from lrc_jepa.folders import check_writable
-from lrc_jepa.models import count_parameters
-from lrc_jepa.names import percent
-from lrc_jepa.report.tables import Table
 from lrc_jepa.run import Run
-from lrc_jepa.training.checkpoint import save_checkpoint
+from lrc_jepa.sharing.shipping import ship
 
 ABOUT = (
     "Make a trained run one of the models that come with the library: its weights without the optimiser's "
     "state, and a card with what it reached."
 )
 EXAMPLES = ("lrc ship runs/first --name tworoom",)
-LIMIT = 12_000_000  # bytes of all shipped models together
 
 
 @dataclass(frozen=True)
@@ -45,91 +32,13 @@ class ShipArgs:
 
 
 def work(args: ShipArgs) -> dict[str, Any]:
-    """Check, write, and say how large it is."""
-    run, home = Run(args.run), args.to or shipped.HOME
+    """Write it, and say how large it is."""
+    run = Run(args.run)
     name = args.name or run.config.world
-    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
-        raise BadInput(f"{name!r} cannot be the name of a model: use a to z, digits and hyphens")
-    if run.config.model.backbone:
-        raise BadInput(f"{args.run} stands on a backbone of its own, which would have to come with it")
-    check_writable(home)
-    check_collected(run)
-    (line,) = summarize_kept([kept_row(run)])
-    checkpoint = run.checkpoint
-    weights = sum(value.nbytes for value in run.model.state_dict().values())
-    others = sum(file.stat().st_size for file in home.glob("*/*") if file.parent.name != name)
-    if weights + others > LIMIT:
-        raise BadInput(
-            f"with {name} the shipped models would take {(weights + others) / 1e6:.1f} MB, more than 12"
-        )
-    folder = home / name
-    save_checkpoint(
-        folder, run.config, run.model, checkpoint.deployment, checkpoint.step, checkpoint.provenance
-    )
-    origin = {
-        "data": f"datasets/{line['world']}-{line['appearance']}",
-        "collect": collecting(run.store),
-        "config_hash": run.config.digest(),
-    }
-    write_json(folder / shipped.ORIGIN, origin)
-    write_bytes(folder / shipped.CARD, card(name, run, line, origin).encode())
+    folder = ship(run, name, args.to or shipped.HOME)
     size = sum(file.stat().st_size for file in folder.iterdir())
     say(f"{name}: {size / 1e6:.2f} MB in {folder}")
     return {"name": name, "folder": str(folder), "bytes": size}
-
-
-def check_collected(run: Run) -> None:
-    """Refuse data that `lrc collect` would not make again: a card that says so would not be true."""
-    store, origin = run.store, run.checkpoint.provenance.get("data")
-    if store.digest() != origin:
-        raise BadInput(f"{store.path} is not as it was when {run.path} was trained on it")
-    changed = [name for name in ("edited", "converted_from") if store.meta.get(name)]
-    if changed or not {"seed", "policy_mix", "appearance"} <= set(store.meta):
-        raise BadInput(
-            f"{store.path} is not what lrc collect makes ({', '.join(changed) or 'it was imported'}): a model that "
-            "comes with the library is of episodes that anybody can make again"
-        )
-
-
-def collecting(store: Store) -> str:
-    """The command that makes the dataset again, to the bit."""
-    world, looks = get_world(store.world), store.meta["appearance"]
-    further = {"varied": f" --factors {looks['factors']}", "clean": ""}
-    further["patterned"] = f" --cells {looks['cells']} --opacity {looks['opacity']}"
-    mix = store.meta["policy_mix"]
-    shares = "" if mix == dict(world.mix) else " --mix " + " ".join(f"{k} {v}" for k, v in mix.items())
-    length = int(store.ep_len[0])
-    frames = "" if length == world.episode_length else f" --length {length}"
-    if store.storage != RAW:
-        frames += f" --storage {store.storage.storage} --quality {store.storage.quality}"
-    return (
-        f"lrc collect {store.world} --episodes {store.episodes} --size {store.image_size} "
-        f"--appearance {looks['kind']}{further.get(looks['kind'], '')} --seed {store.meta['seed']}{shares}{frames} "
-        f"--out datasets/{store.world}-{looks['kind']}"
-    )
-
-
-def card(name: str, run: Run, line: dict[str, Any], origin: dict[str, str]) -> str:
-    """What it is, what it reached, and how to make it again."""
-    columns = ["system", "pairs", "success", "95%", "random", "replay", "steps", "minutes"]
-    minutes = "–" if line["minutes"] is None else f"{line['minutes']:.1f}"
-    cells = [line["system"], str(line["pairs"]), percent(line["success_mean"])]
-    interval = f"{percent(line['wilson_low'])} to {percent(line['wilson_high'])}"
-    floors = [percent(line["random_success"]), percent(line["replay_success"])]
-    table = Table(name, columns, [[*cells, interval, *floors, str(line["steps"]), minutes]]).markdown()
-    checkpoint, config = run.checkpoint, run.config
-    return f"""# {name}
-{line["system"]} of {line["size"]} size, recipe `{config.recipe}`, trained on {line["episodes"]} episodes of {line["world"]}
-({line["appearance"]}) with seed {config.train.seed}: {count_parameters(run.model)["total"]:,} parameters.
-
-{table}
-Held-out pairs that are not trivial, criterion and planner of the recipe. Its episodes, to the bit:
-
-    {origin["collect"]}
-
-Weights sha256 {checkpoint.digest[:16]}, configuration {origin["config_hash"]}, data {run.store.digest()}.
-MIT licence, as the library.
-"""
 
 
 main = command(work, ShipArgs, "ship", ABOUT, EXAMPLES)

@@ -1,0 +1,1 @@
+"""Runs and datasets for others: packed with a card, sent, fetched, and shipped with the library."""
