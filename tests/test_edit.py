@@ -234,7 +234,7 @@ def test_both_sides_of_a_split_have_an_episode_that_is_long_enough(side, varied,
 def test_both_places_of_a_split_are_looked_at_before_any_episode_is(varied, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(edit, "write_pieces", lambda *words, **how: pytest.fail("something was written"))
     monkeypatch.setattr(
-        "lrc_jepa.commands.data_edit.marked", lambda *words: pytest.fail("episodes were looked over")
+        "lrc_jepa.data.picking.marked", lambda *words: pytest.fail("episodes were looked over")
     )
     source, out, rest = tmp_path / "source", tmp_path / "out", tmp_path / "rest"
     shutil.copytree(varied.path, source)

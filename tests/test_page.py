@@ -15,10 +15,10 @@ from test_theory import made_row
 
 from lrc_jepa.commands import report
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.run_rows import read_runs
+from lrc_jepa.evaluate.run_rows import data_address, read_runs
 from lrc_jepa.names import file_name
 from lrc_jepa.records import of_row, paper
-from lrc_jepa.report.canvas import COLOURS, colour, data_address, sheet
+from lrc_jepa.report.canvas import COLOURS, colour, sheet
 from lrc_jepa.report.page import write_page
 from lrc_jepa.report.sections.speed import timed
 from lrc_jepa.rows import append_rows

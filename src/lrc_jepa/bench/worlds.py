@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from lrc_jepa.arguments import Positional, parse
 from lrc_jepa.bounds import Count, Seed
 from lrc_jepa.console import progress_bar, table
@@ -23,13 +21,12 @@ from lrc_jepa.envs import WORLDS, get_world
 from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.envs.base import World
 from lrc_jepa.envs.collect import collect
-from lrc_jepa.envs.trial import replay, run_expert
+from lrc_jepa.envs.trial import fidelity, run_expert
 
 TARGETS = {"tworoom": 10_000, "pusht": 2_000, "reacher": 300, "cube": 80}
 PUBLIC = {"tworoom": 330, "pusht": 460, "reacher": 50, "cube": 4}
 EPISODES = {"tworoom": 256, "pusht": 64, "reacher": 16, "cube": 8}
 TRIALS = {"tworoom": 200, "pusht": 100, "reacher": 100, "cube": 20}
-STEPS = 25
 
 
 def throughput(world: World, folder: Path, kind: str, size: int, repeats: int) -> dict[str, Any]:
@@ -54,19 +51,6 @@ def throughput(world: World, folder: Path, kind: str, size: int, repeats: int) -
             wall = frames / (time.perf_counter() - clock)
             best = {"frames_per_second": round(rate), "frames_per_second_wall": round(wall)}
     return best
-
-
-def fidelity(world: World, store: Store, kind: str) -> dict[str, float]:
-    """Largest difference after a replay of 25 actions, and of a frame drawn again."""
-    rng = np.random.default_rng(0)
-    rows = store.ep_offset + rng.integers(0, store.ep_len - STEPS)
-    rows = rows[: 2 * world.batch]
-    frames, states = replay(world.make(Appearance(kind)), store, rows, STEPS)  # type: ignore[arg-type]
-    stored = world.quantities(np.asarray(store.columns["state"][rows + STEPS]))
-    reached = world.quantities(states)
-    drawn = np.abs(frames.astype(int) - store.pixels[rows]).mean()
-    apart = {name: float(np.abs(reached[name] - stored[name]).max()) for name in stored}
-    return {"frame_grey_levels": float(drawn), **{f"replay_{name}": value for name, value in apart.items()}}
 
 
 @dataclass(frozen=True)

@@ -6,58 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
+from typing import Any
 
 from lrc_jepa.arguments import Positional, Unprefixed, parse
-from lrc_jepa.bounds import Checked, Count, Natural, Seed, Share
+from lrc_jepa.bounds import Seed, Share
 from lrc_jepa.console import progress_bar, say
 from lrc_jepa.data import edit
-from lrc_jepa.data.findings import numbers
-from lrc_jepa.data.picking import marked, parse_episodes, read_list
+from lrc_jepa.data.edit import Cut
+from lrc_jepa.data.picking import Choice, random_share
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
-
-Mark = Literal[
-    "error",
-    "warning",
-    "finite",
-    "frames",
-    "actions",
-    "times",
-    "lengths",
-    "duplicates",
-    "relabelled",
-    "alignment",
-]
-
-
-@dataclass(frozen=True)
-class Choice(Checked):
-    """Which episodes; what is said in several ways is put together."""
-
-    episodes: tuple[str, ...] = ()
-    """Numbers and ranges of episodes, such as 0 3 7-9."""
-    from_file: Path | None = None
-    """A file with such numbers and ranges; # begins a comment."""
-    marked: tuple[Mark, ...] = ()
-    """Episodes that lrc data validate marks: with an error or a warning, or by one of its checks."""
-
-    @property
-    def said(self) -> bool:
-        """Whether any episode was asked for."""
-        return bool(self.episodes or self.from_file or self.marked)
-
-    def of(self, store: Store) -> tuple[int, ...]:
-        """The episodes of a dataset that are meant."""
-        chosen = set(parse_episodes(self.episodes, store.episodes, "--episodes"))
-        if self.from_file is not None:
-            chosen |= set(parse_episodes(read_list(self.from_file), store.episodes, str(self.from_file)))
-        if self.marked:
-            with progress_bar("looking them over", len(store.pixels)) as bar:
-                chosen |= set(marked(store, self.marked, lambda done, total: bar.to(done)))
-        return numbers(chosen)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,18 +35,6 @@ class DropArgs(Target):
     dataset: Positional[Path]
     """Folder of the dataset."""
     choice: Unprefixed[Choice] = Choice()
-
-
-@dataclass(frozen=True)
-class Cut(Checked):
-    """How much of an episode goes."""
-
-    first: Natural = 0
-    """Frames to cut off at the beginning."""
-    last: Natural = 0
-    """Frames to cut off at the end."""
-    length: Count | None = None
-    """Most frames to keep, from there on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,12 +140,7 @@ def split(argv: list[str]) -> dict[str, Any]:
         raise BadInput("say which episodes: by --episodes, --from-file or --marked, or by --share")
     store = Store(args.dataset)
     edit.check_places([store], [args.out, args.rest], overwrite=args.overwrite)
-    chosen = args.choice.of(store) if args.share is None else _random(store, args.share, args.seed)
+    chosen = args.choice.of(store) if args.share is None else random_share(store, args.share, args.seed)
     with _writing(args, len(store.pixels)) as how:
         edit.split(store, args.out, args.rest, chosen, **how)
     return {**_answer(args.out), "rest": _answer(args.rest)}
-
-
-def _random(store: Store, share: float, seed: int) -> tuple[int, ...]:
-    order = np.random.default_rng(seed).permutation(store.episodes)
-    return numbers(order[: round(share * store.episodes)])

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ from lrc_jepa.console import progress_bar, say, table
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import pick_device
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.masks import KINDS, Segmenter, choose_rows, make_masks, read_masks
+from lrc_jepa.evaluate.masks import KINDS, Segmenter, choose_rows, make_masks, named_segmenter, read_masks
 from lrc_jepa.evaluate.sam3 import Sam3Config, load_sam3
 from lrc_jepa.folders import check_writable
 
@@ -41,20 +38,6 @@ class MasksArgs:
     device: str = "auto"
     """auto, cpu or cuda."""
     sam3: Unprefixed[Sam3Config] = Sam3Config()
-
-
-def named_segmenter(name: str) -> Segmenter:
-    """A function of somebody else's, by module and name."""
-    module, _, function = name.partition(":")
-    if (here := str(Path.cwd())) not in sys.path:  # an installed command does not look there by itself
-        sys.path.insert(0, here)
-    try:
-        segmenter: Any = getattr(import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise BadInput(f"there is no segmenter {name!r}: say sam3 or MODULE:FUNCTION ({error})") from None
-    if not isinstance(segmenter, Callable):  # type: ignore[arg-type]
-        raise BadInput(f"{name!r} is not a function")
-    return segmenter  # type: ignore[no-any-return]
 
 
 def _segmenter(args: MasksArgs) -> Segmenter:

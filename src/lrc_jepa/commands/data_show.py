@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from lrc_jepa.arguments import Positional, parse
 from lrc_jepa.bounds import Count
-from lrc_jepa.console import progress_bar, say
+from lrc_jepa.console import say
 from lrc_jepa.data.picking import parse_episodes
+from lrc_jepa.data.recording import write_recording
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.extras import need
-from lrc_jepa.files import whole_file
 
 
 @dataclass(frozen=True)
@@ -32,27 +30,6 @@ class ShowArgs:
     """Numbers and ranges of episodes, such as 0 3 7-9; left out: the first few."""
     first: Count = 5
     """How many episodes where none are named."""
-
-
-def write_recording(store: Store, episodes: list[int], out: Path) -> None:
-    """Frames, actions and quantities of episodes, one after the other on the timeline `frame`."""
-    rerun = need("rerun", "lrc data show --rerun")
-    stream = rerun.RecordingStream(f"lrc-jepa: {store.path.name}")
-    with whole_file(out) as aside, progress_bar("writing", len(episodes)) as bar:
-        stream.save(str(aside))
-        step = 0
-        for episode in episodes:
-            rows = store.ep_offset[episode] + np.arange(store.ep_len[episode])
-            for row in rows:
-                stream.set_time("frame", sequence=step)
-                stream.log("episode", rerun.Scalars([float(episode)]))
-                stream.log("camera", rerun.Image(np.asarray(store.pixels[row])))
-                stream.log("action", rerun.Scalars(np.asarray(store.action[row], np.float64)))
-                for name in store.quantities:
-                    stream.log(name, rerun.Scalars(np.asarray(store.columns[name][row], np.float64).ravel()))
-                step += 1
-            bar.advance()
-        stream.disconnect()  # closes the file
 
 
 def show(argv: list[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from lrc_jepa.arguments import command
 from lrc_jepa.bounds import Seed
-from lrc_jepa.commands import examine, report, train
+from lrc_jepa.commands import report, train
 from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import with_value
 from lrc_jepa.console import say
@@ -18,6 +18,7 @@ from lrc_jepa.files import write_json
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.run import Run
 from lrc_jepa.sweeps.collecting import CollectArgs, collect
+from lrc_jepa.sweeps.examining import measure
 
 RECIPE = "tworoom-lrc+moving-micro"
 """LRC-JEPA with a decoder that is made to draw what moves: the page shows what z knows."""
@@ -86,7 +87,7 @@ def work(args: DemoArgs) -> dict[str, Any]:
     say("2. training a world model on them: no rewards, no goals, no states")
     trained = train.work(training(get_recipe(recipe), args, amount, data, run))
     say("3. planning to goal images of episodes it has never seen")
-    planned = examine.work("plan", run, pairs=amount.pairs)
+    planned = measure("plan", run, pairs=amount.pairs)
     shown = tuple(path for path in runs if (path / "results.jsonl").exists())
     page = report.work(report.ReportArgs(shown, out=args.out / "report"))["report"]
     result = summary(recipe, planned, trained, page, time.perf_counter() - began)

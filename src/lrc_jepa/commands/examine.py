@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from lrc_jepa.arguments import parse
-from lrc_jepa.console import say
 from lrc_jepa.evaluate.experiment import Measuring
 from lrc_jepa.experiments import EXPERIMENTS
 from lrc_jepa.options import Positional
-from lrc_jepa.run import find_run, open_run
-from lrc_jepa.sweeps.examining import examine
+from lrc_jepa.sweeps.examining import measure, own_options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,32 +39,8 @@ def main(name: str, argv: list[str]) -> dict[str, Any]:
         if "run" not in words:
             return None
         run = Path(words["run"])
-        return kind(**{**words, "run": run, **_own(measuring, run)})
+        return kind(**{**words, "run": run, **own_options(measuring, run)})
 
     args: Any = parse(kind, argv, name, measuring.ABOUT, default, measuring.EXAMPLES)
     options = {f.name: getattr(args, f.name) for f in dataclasses.fields(measuring.Config)}
-    return work(name, args.run, args.data, args.out, args.device, **options)
-
-
-def work(
-    name: str,
-    path: Path,
-    data: Path | None = None,
-    out: Path | None = None,
-    device: str = "auto",
-    **options: Any,
-) -> dict[str, Any]:
-    """One experiment on one run; options that are left out are the run's own, or the experiment's."""
-    experiment = EXPERIMENTS[name]
-    measuring: Measuring = experiment.measuring
-    config = measuring.Config(**{**_own(measuring, path), **options})
-    run = open_run(path, data, out, device, unbounded=options.get("unbounded", False))
-    conclusion = experiment.showing.conclusion(examine(run, experiment, config))
-    conclusion.show()
-    say(f"rows in {run.results}; what is drawn lies beside them")
-    return {"run": str(path), **conclusion.answer}
-
-
-def _own(measuring: Measuring, path: Path) -> dict[str, Any]:
-    """What is the run's own where it is not said otherwise."""
-    return measuring.own(find_run(path)) if hasattr(measuring, "own") else {}
+    return measure(name, args.run, args.data, args.out, args.device, **options)

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from lrc_jepa.bounds import Checked, Count, Natural
 from lrc_jepa.console import OnProgress, silent
 from lrc_jepa.data.jpeg import JpegColumn, JpegFrames
 from lrc_jepa.data.storage import Growing, grow
@@ -249,6 +250,18 @@ def drop(store: Store, out: Path, episodes: Sequence[int], **how: Any) -> None:
         raise BadInput("no episode is chosen, so there is nothing to drop")
     kept = whole(store, others(store, episodes))
     write_pieces(kept, out, edited_meta(store, "drop", episodes=ranges(episodes)), **how)
+
+
+@dataclass(frozen=True)
+class Cut(Checked):
+    """How much of an episode goes."""
+
+    first: Natural = 0
+    """Frames to cut off at the beginning."""
+    last: Natural = 0
+    """Frames to cut off at the end."""
+    length: Count | None = None
+    """Most frames to keep, from there on."""
 
 
 def trim(store: Store, out: Path, episodes: Sequence[int], cut: dict[str, int | None], **how: Any) -> None:

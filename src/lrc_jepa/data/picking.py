@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from lrc_jepa.console import OnProgress, silent
+import numpy as np
+
+from lrc_jepa.bounds import Checked
+from lrc_jepa.console import OnProgress, progress_bar, silent
 from lrc_jepa.data.findings import numbers
 from lrc_jepa.data.store import Store
 from lrc_jepa.data.validate import validate
@@ -14,6 +19,18 @@ from lrc_jepa.errors import BadInput
 
 RANGE = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?")
 MOST_BYTES = 1 << 24  # of a list of episodes
+Mark = Literal[
+    "error",
+    "warning",
+    "finite",
+    "frames",
+    "actions",
+    "times",
+    "lengths",
+    "duplicates",
+    "relabelled",
+    "alignment",
+]
 
 
 def parse_episodes(words: Iterable[str], episodes: int, what: str) -> tuple[int, ...]:
@@ -55,3 +72,36 @@ def marked(store: Store, by: Iterable[str], progress: OnProgress = silent) -> tu
     wanted = set(by)
     findings = validate(store, progress).findings
     return numbers(n for f in findings if wanted & {f.severity, f.check} for n in f.episodes)
+
+
+def random_share(store: Store, share: float, seed: int) -> tuple[int, ...]:
+    """A random share of the episodes."""
+    order = np.random.default_rng(seed).permutation(store.episodes)
+    return numbers(order[: round(share * store.episodes)])
+
+
+@dataclass(frozen=True)
+class Choice(Checked):
+    """Which episodes; what is said in several ways is put together."""
+
+    episodes: tuple[str, ...] = ()
+    """Numbers and ranges of episodes, such as 0 3 7-9."""
+    from_file: Path | None = None
+    """A file with such numbers and ranges; # begins a comment."""
+    marked: tuple[Mark, ...] = ()
+    """Episodes that lrc data validate marks: with an error or a warning, or by one of its checks."""
+
+    @property
+    def said(self) -> bool:
+        """Whether any episode was asked for."""
+        return bool(self.episodes or self.from_file or self.marked)
+
+    def of(self, store: Store) -> tuple[int, ...]:
+        """The episodes of a dataset that are meant."""
+        chosen = set(parse_episodes(self.episodes, store.episodes, "--episodes"))
+        if self.from_file is not None:
+            chosen |= set(parse_episodes(read_list(self.from_file), store.episodes, str(self.from_file)))
+        if self.marked:
+            with progress_bar("looking them over", len(store.pixels)) as bar:
+                chosen |= set(marked(store, self.marked, lambda done, total: bar.to(done)))
+        return numbers(chosen)

@@ -43,3 +43,16 @@ def replay(task: Task, store: Store, rows: Array, steps: int) -> tuple[Array, Ar
     for step in range(steps):
         task.step(store.action[rows + step])
     return frames, task.state()
+
+
+def fidelity(world: World, store: Store, kind: str, steps: int = 25) -> dict[str, float]:
+    """Largest difference after a replay of some actions, and of a frame drawn again."""
+    rng = np.random.default_rng(0)
+    rows = store.ep_offset + rng.integers(0, store.ep_len - steps)
+    rows = rows[: 2 * world.batch]
+    frames, states = replay(world.make(Appearance(kind)), store, rows, steps)  # type: ignore[arg-type]
+    stored = world.quantities(np.asarray(store.columns["state"][rows + steps]))
+    reached = world.quantities(states)
+    drawn = np.abs(frames.astype(int) - store.pixels[rows]).mean()
+    apart = {name: float(np.abs(reached[name] - stored[name]).max()) for name in stored}
+    return {"frame_grey_levels": float(drawn), **{f"replay_{name}": value for name, value in apart.items()}}

@@ -11,8 +11,11 @@ From it come the centroid (x, y in [0,1]) and mean colour (RGB in [0,1]) of each
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -105,3 +108,17 @@ def mask_quantities(store: Store, rows: Array, labels: Array) -> tuple[Array, di
         quantities[f"{KINDS[kind]}_rgb"] = np.einsum("nhw,nhwc->nc", weight, pixels)
         quantities[f"{KINDS[kind]}_centroid"] = np.einsum("nhw,hwc->nc", weight, grid)
     return rows, quantities
+
+
+def named_segmenter(name: str) -> Segmenter:
+    """A function of somebody else's, by module and name."""
+    module, _, function = name.partition(":")
+    if (here := str(Path.cwd())) not in sys.path:  # an installed command does not look there by itself
+        sys.path.insert(0, here)
+    try:
+        segmenter: Any = getattr(import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BadInput(f"there is no segmenter {name!r}: say sam3 or MODULE:FUNCTION ({error})") from None
+    if not isinstance(segmenter, Callable):  # type: ignore[arg-type]
+        raise BadInput(f"{name!r} is not a function")
+    return segmenter  # type: ignore[no-any-return]

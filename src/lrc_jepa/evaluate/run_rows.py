@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -138,3 +139,21 @@ def number(value: float | None, digits: int = 3) -> str:
 def busy(load: float, figures: str) -> list[str]:
     """A sentence where other work was done on the machine beside what was timed."""
     return [f"the machine was busy (load {load:.1f}), so take {figures} with care"] if load > 0.5 else []
+
+
+PICTURES = {b"\x89PNG": "png", b"GIF8": "gif"}
+
+
+def data_address(folder: Path, name: str) -> str | None:
+    """A picture that a run wrote as a data address, so that a page stands alone.
+
+    Rows may come from anywhere: what lies outside the run's folder, or is no picture, is not looked at.
+    """
+    try:
+        path = (folder / name).resolve()
+        inside = path.is_relative_to(folder.resolve()) and path.is_file()
+    except (OSError, ValueError):  # no path at all
+        return None
+    content = path.read_bytes() if inside else b""
+    kind = PICTURES.get(content[:4])
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}" if kind else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
 import re
@@ -10,7 +9,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import matplotlib
@@ -224,19 +222,13 @@ def sheet(width: float = WIDTH, height: float = HEIGHT, columns: int = 1) -> Ite
             plt.close(figure)
 
 
-PICTURES = {b"\x89PNG": "png", b"GIF8": "gif"}
-
-
-def data_address(folder: Path, name: str) -> str | None:
-    """A picture that a run wrote as a data address, so that a page stands alone.
-
-    Rows may come from anywhere: what lies outside the run's folder, or is no picture, is not looked at.
-    """
-    try:
-        path = (folder / name).resolve()
-        inside = path.is_relative_to(folder.resolve()) and path.is_file()
-    except (OSError, ValueError):  # no path at all
-        return None
-    content = path.read_bytes() if inside else b""
-    kind = PICTURES.get(content[:4])
-    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}" if kind else None
+@contextmanager
+def panel(
+    title: str, axis: str, width: float = WIDTH, height: float = HEIGHT
+) -> Iterator[tuple[Sheet, Axes]]:
+    """A sheet with one panel, which has its title and the name of its x axis."""
+    with sheet(width, height) as drawn:
+        axes = drawn.axes[0]
+        axes.set_title(title, loc="left")
+        axes.set_xlabel(axis)
+        yield drawn, axes

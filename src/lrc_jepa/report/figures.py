@@ -25,6 +25,7 @@ from lrc_jepa.report.canvas import (
     colour,
     logarithmic,
     mark,
+    panel,
     sheet,
 )
 from lrc_jepa.rows import Row
@@ -86,13 +87,10 @@ def training_curves(metrics: list[Row]) -> Drawing | None:
     names = [n for n in rows[0] if n not in ("step", "kind", "gradient_norm")]
     shades = [INK, "#0b5cad", "#d1495b", "#e07a1f", "#2e7d5b", "#7b4fa3"]
     steps = [row["step"] for row in rows]
-    with sheet() as drawn:
-        axes = drawn.axes[0]
-        axes.set_title("terms of the objective, unweighted", loc="left")
+    with panel("terms of the objective, unweighted", "step") as (drawn, axes):
         logarithmic(axes, "y")
         for name, shade in zip(names, shades * 3, strict=False):
             drawn.curve(axes, steps, [max(r[name], 1e-6) for r in rows], name, shade)
-        axes.set_xlabel("step")
         return drawn.finish()
 
 
@@ -103,30 +101,24 @@ def health_curves(metrics: list[Row]) -> dict[str, Drawing]:
         return {}
     steps = [row["step"] for row in rows]
     curves = {}
-    with sheet(height=2.6) as drawn:
-        axes = drawn.axes[0]
-        axes.set_title("physical state read from single frames, linear R² (held out)", loc="left")
+    with panel("physical state read from single frames, linear R² (held out)", "step", height=2.6) as (
+        drawn,
+        axes,
+    ):
         axes.set_ylim(-0.25, 1.05)
         for key in sorted(k for k in rows[0] if k.startswith("r2_")):
             stream, _, quantity = key[3:].partition(".")
             values = [max(r[key], -0.2) for r in rows]
             drawn.curve(axes, steps, values, f"{stream}: {quantity.replace('_', ' ')}", STREAMS[stream])
-        axes.set_xlabel("step")
         curves["health-readouts"] = drawn.finish()
-    with sheet(height=2.6) as drawn:
-        axes = drawn.axes[0]
-        axes.set_title("prediction error by actions given", loc="left")
+    with panel("prediction error by actions given", "step", height=2.6) as (drawn, axes):
         logarithmic(axes, "y")
         for key, shade in (("true", "#0b5cad"), ("shifted", "#e07a1f"), ("shuffled", "#d1495b")):
             drawn.curve(axes, steps, [r[f"error_{key}_actions"] for r in rows], f"{key} actions", shade)
-        axes.set_xlabel("step")
         curves["health-actions"] = drawn.finish()
-    with sheet(height=2.6) as drawn:
-        axes = drawn.axes[0]
-        axes.set_title("effective rank of z", loc="left")
+    with panel("effective rank of z", "step", height=2.6) as (drawn, axes):
         drawn.curve(axes, steps, [r["effective_rank"] for r in rows], "rank", "#0b5cad")
         axes.set_ylim(bottom=0)
-        axes.set_xlabel("step")
         curves["health-rank"] = drawn.finish()
     return curves
 
@@ -136,9 +128,7 @@ def open_loop_curve(rows: list[OpenLoop]) -> Drawing | None:
     if not rows:
         return None
     steps = [row.steps_ahead for row in rows]
-    with sheet() as drawn:
-        axes = drawn.axes[0]
-        axes.set_title("latent error over latent variance", loc="left")
+    with panel("latent error over latent variance", "action blocks ahead") as (drawn, axes):
         for key, name, shade in (
             ("error", "imagined", "#0b5cad"),
             ("error_no_change", "no change", FAINT),
@@ -147,7 +137,6 @@ def open_loop_curve(rows: list[OpenLoop]) -> Drawing | None:
                 axes, steps, [getattr(row, key) / max(row.variance, 1e-9) for row in rows], name, shade
             )
         axes.set_ylim(bottom=0)
-        axes.set_xlabel("action blocks ahead")
         return drawn.finish()
 
 
@@ -181,9 +170,7 @@ def lines(
     names: Mapping[float, str] | None = None,
 ) -> Drawing:
     """Any measure of several runs against one thing that was varied; `names` are of its values."""
-    with sheet() as drawn:
-        axes = drawn.axes[0]
-        axes.set_title(title, loc="left")
+    with panel(title, axis) as (drawn, axes):
         axes.set_ylim(*limits)
         if chance is not None:
             axes.axhline(chance, color=FAINT, lw=1, ls=(0, (4, 3)))
@@ -192,7 +179,6 @@ def lines(
         every = sorted({x for one in series for x in one.points})
         if names or len(every) <= 9:
             axes.set_xticks(every, [names[x] if names else f"{x:g}" for x in every])
-        axes.set_xlabel(axis)
         return drawn.finish()
 
 
@@ -201,9 +187,7 @@ def recall_bars(
 ) -> Drawing:
     """Recall at 1, 5 and 10 of every run (label, system, recalls), and of the paper's systems, dotted."""
     places = [0, 1, 2]
-    with sheet() as drawn:
-        axes = drawn.axes[0]
-        axes.set_title("recall of the demonstrated actions", loc="left")
+    with panel("recall of the demonstrated actions", "dotted: the paper, Bridge-v2") as (drawn, axes):
         axes.set_ylim(0, 1.02)
         for label, system, values in ours:
             drawn.curve(axes, places, values, label, colour(system), mark=mark(system))
@@ -211,15 +195,12 @@ def recall_bars(
             name = f"paper: {paper.NAMES[p.system]}"
             drawn.curve(axes, places, p.values[:3], name, colour(p.system), mark=mark(p.system), line=":")
         axes.set_xticks(places, ["at 1", "at 5", "at 10"])
-        axes.set_xlabel("dotted: the paper, Bridge-v2")
         return drawn.finish()
 
 
 def stress_curves(kind: str, series: Sequence[Series]) -> Drawing:
     """Success against a level; for ranks, the logistic trend of each run and its band."""
-    with sheet() as drawn:
-        axes = drawn.axes[0]
-        axes.set_title("success, %", loc="left")
+    with panel("success, %", "components kept" if kind == "pca" else f"{kind}, level") as (drawn, axes):
         axes.set_ylim(0, 103)
         if kind == "pca":
             axes.set_xscale("log", base=2)
@@ -230,7 +211,6 @@ def stress_curves(kind: str, series: Sequence[Series]) -> Drawing:
         if kind == "pca":
             ranks = sorted({x for one in series for x in one.points})
             axes.set_xticks(ranks, [f"{x:g}" for x in ranks])
-        axes.set_xlabel("components kept" if kind == "pca" else f"{kind}, level")
         return drawn.finish()
 
 
@@ -292,9 +272,9 @@ def probe_dots(dots: Sequence[Dot], title: str) -> Drawing:
 def intervention_bars(ours: dict[str, dict[str, tuple[float, float]]], unit: str, which: int) -> Drawing:
     """PSNR or SSIM of every condition, a mark per run with its spread over frames; hollow: the paper's."""
     order = list(dict.fromkeys(name for conditions in ours.values() for name in conditions))
-    with sheet(WIDTH, 2.5) as drawn:
-        axes = drawn.axes[0]
-        axes.set_title(f"{unit} of rebuilt frames; line: spread", loc="left")
+    with panel(
+        f"{unit} of rebuilt frames; line: spread", f"{unit}; hollow: the paper, one Cube sample", WIDTH, 2.5
+    ) as (drawn, axes):
         for index, (label, conditions) in enumerate(ours.items()):
             for condition, (mean, spread) in conditions.items():
                 y = order.index(condition) + 0.16 * index
@@ -314,15 +294,17 @@ def intervention_bars(ours: dict[str, dict[str, tuple[float, float]]], unit: str
                 drawn.note(axes, f"{condition}, paper", order.index(condition), printed.values[which])
         axes.set_yticks(range(len(order)), order)
         axes.set_ylim(len(order) - 0.4, -0.6)
-        axes.set_xlabel(f"{unit}; hollow: the paper, one Cube sample")
         return drawn.finish()
 
 
 def speed_scatter(ours: Sequence[tuple[str, str, float, float]]) -> Drawing:
     """Planning time against parameters of the encoder; ours (label, system, parameters, seconds) and the paper's."""
-    with sheet(WIDTH, 3.4) as drawn:
-        axes = drawn.axes[0]
-        axes.set_title(f"seconds to plan a trajectory; hollow: paper, {paper.SPEED_MACHINE}", loc="left")
+    with panel(
+        f"seconds to plan a trajectory; hollow: paper, {paper.SPEED_MACHINE}",
+        "parameters of the encoder",
+        WIDTH,
+        3.4,
+    ) as (drawn, axes):
         logarithmic(axes, "x", "y")
         for label, system, parameters, seconds in ours:
             axes.plot([parameters], [seconds], mark(system), color=colour(system), ms=8, mew=0)
@@ -334,7 +316,6 @@ def speed_scatter(ours: Sequence[tuple[str, str, float, float]]) -> Drawing:
             axes.plot([parameters], [seconds], mark(p.system), color=colour(p.system), mfc="white", ms=7)
             drawn.label(axes, parameters, seconds, name, colour(p.system))
             drawn.note(axes, name, parameters, seconds)
-        axes.set_xlabel("parameters of the encoder")
         return drawn.finish()
 
 
@@ -350,9 +331,7 @@ def seed_curves(
     if not present:
         return None
     values = list(groups)
-    with sheet() as drawn:
-        axes = drawn.axes[0]
-        axes.set_title(title, loc="left")
+    with panel(title, axis) as (drawn, axes):
         for index, name in enumerate(present):
             shade, sign = shades[index % len(shades)], "os^Dv"[index % 5]
             seeds = [[row.figures[name] for row in groups[v] if name in row.figures] for v in values]
@@ -364,5 +343,4 @@ def seed_curves(
             means = [fmean(seeds[place]) for place in places]
             drawn.curve(axes, places, means, name, shade, mark=sign)
         axes.set_xticks(range(len(values)), values)
-        axes.set_xlabel(axis)
         return drawn.finish()

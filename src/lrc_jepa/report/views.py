@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lrc_jepa.evaluate.choice import choose, newest
-from lrc_jepa.evaluate.run_rows import RunRows, described
+from lrc_jepa.evaluate.run_rows import RunRows, data_address, described
 from lrc_jepa.experiments import EXPERIMENTS
 from lrc_jepa.records import Film, Measured, OpenLoop, Rollout
 from lrc_jepa.report import figures
-from lrc_jepa.report.canvas import Drawing, data_address
+from lrc_jepa.report.canvas import Drawing
 from lrc_jepa.report.tables import Section
 from lrc_jepa.rows import Row
 

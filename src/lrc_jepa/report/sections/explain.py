@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from lrc_jepa.evaluate.choice import newest
-from lrc_jepa.evaluate.run_rows import RunRows
+from lrc_jepa.evaluate.run_rows import RunRows, data_address
 from lrc_jepa.records import Explain, Record, only
-from lrc_jepa.report.canvas import INK, Drawing, data_address, sheet
+from lrc_jepa.report.canvas import INK, Drawing, sheet
 from lrc_jepa.report.tables import Section, Table
 
 SEARCH, CHOSEN = "#0b5cad", "#d1495b"

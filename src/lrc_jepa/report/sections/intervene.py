@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lrc_jepa.evaluate.choice import newest
-from lrc_jepa.evaluate.run_rows import RunRows, number, origins, per_source
+from lrc_jepa.evaluate.run_rows import RunRows, data_address, number, origins, per_source
 from lrc_jepa.records import Intervention, Picture, Record, only, paper
 from lrc_jepa.report import figures
-from lrc_jepa.report.canvas import data_address
 from lrc_jepa.report.tables import Conclusion, Section, Table
 
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from lrc_jepa.evaluate.run_rows import RunRows
 from lrc_jepa.evaluate.theory_summary import CLAIMS, COLUMNS, experiment_rows, summary_lines, verdicts
 from lrc_jepa.records import Theory, only
-from lrc_jepa.report.canvas import Drawing, Sheet, colour, mark, sheet
+from lrc_jepa.report.canvas import Drawing, Sheet, colour, mark, panel, sheet
 from lrc_jepa.report.tables import Section, Table
 from lrc_jepa.rows import Row
 
@@ -88,9 +88,12 @@ def path_figure(rows: list[Row], system: str) -> Drawing | None:
     if not groups:
         return None
     shades = ["#9bb8d9", "#5e93c9", "#0b5cad", "#083a6b", "#1c2430"]
-    with sheet(5.6, 3.4) as drawn:
-        axes = drawn.axes[0]
-        axes.set_title(f"{system}: cost over the theorem's; dots measured, lines closed form", loc="left")
+    with panel(
+        f"{system}: cost over the theorem's; dots measured, lines closed form",
+        "degrees by which z is turned from s (0, the theorem) to v (90)",
+        5.6,
+        3.4,
+    ) as (drawn, axes):
         for (noise, line), shade in zip(sorted(groups.items()), shades * 3, strict=False):
             line.sort(key=lambda row: row["degrees"])
             degrees = [row["degrees"] for row in line]
@@ -103,7 +106,6 @@ def path_figure(rows: list[Row], system: str) -> Drawing | None:
                 drawn.note(axes, f"q = {noise:g}, measured", row["degrees"], row["objective"] - start)
                 drawn.note(axes, f"q = {noise:g}, closed form", row["degrees"], expected)
         axes.axhline(0, color="#1c2430", lw=0.8, ls="--")
-        axes.set_xlabel("degrees by which z is turned from s (0, the theorem) to v (90)")
         return drawn.finish()
 
 
