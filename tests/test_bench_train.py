@@ -7,12 +7,13 @@ import pytest
 import torch
 from training import make_store, pieces_of, small_run
 
-from lrc_jepa.bench.plain import PlainClips, PlainStep
-from lrc_jepa.bench.train import Steps, bench_sigreg, lwm, time_parts
+from lrc_jepa.bench.train import Steps, bench_sigreg, lwm
 from lrc_jepa.commands import bench
 from lrc_jepa.data.batches import order_batches
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.clocks import alternate, peak_bytes
+from lrc_jepa.training.parts import time_parts
+from lrc_jepa.training.plain import PlainClips, PlainStep
 
 
 @pytest.fixture(scope="module")

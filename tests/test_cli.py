@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from lrc_jepa import cli, console
-from lrc_jepa.commands import demo
 from lrc_jepa.data.store import Store
 from lrc_jepa.recipes import get_recipe, recipe_names
+from lrc_jepa.sweeps import demonstration as demo
 
 
 def lrc(*argv, capsys):

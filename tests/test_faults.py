@@ -17,7 +17,6 @@ import torch
 from training import in_processes, make_store, pieces_of, small_run
 
 from lrc_jepa import cli
-from lrc_jepa.bench.kill import kill_and_resume
 from lrc_jepa.data.batches import order_batches
 from lrc_jepa.errors import BadInput, Diverged, Interrupted
 from lrc_jepa.files import file_digest
@@ -25,6 +24,7 @@ from lrc_jepa.locks import hold, lock
 from lrc_jepa.training import checkpoint
 from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint, prune, save_checkpoint, sweep
 from lrc_jepa.training.feed import Feed
+from lrc_jepa.training.kill import kill_and_resume
 from lrc_jepa.training.loop import fit
 from lrc_jepa.training.network import Network
 

@@ -2,15 +2,13 @@
 
 The plain loop against the cached rollout, both against bare matrix products of the same shapes,
 memory over many replans, many environments at once, and the planners on a perfect model (with --runs:
-on trained ones, in `bench.trained`). Weights are random (an untrained model's gates are closed, which is neither slower nor faster, but would hide a
-wrong answer). Timings alternate between the things compared, so that a busy machine is unfair to none.
+on trained ones, in `bench.trained`). Weights are random (`evaluate.workload`). Timings alternate between the things compared, so that a busy machine is unfair to none.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-import resource
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,108 +16,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import FlopCounterMode
 
 from lrc_jepa.arguments import Unprefixed, parse
 from lrc_jepa.bench.trained import SystemsArgs, bench_planners, bench_trajectories
 from lrc_jepa.bounds import Count, Seed
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import say, table
-from lrc_jepa.evaluate.clocks import alternate
+from lrc_jepa.evaluate.clocks import alternate, resident_mb
 from lrc_jepa.evaluate.perfect_model import search_perfectly
 from lrc_jepa.evaluate.run_rows import busy
-from lrc_jepa.models import build_model
-from lrc_jepa.plan.cost import LatentCost
-from lrc_jepa.plan.planners import solve
-from lrc_jepa.plan.problem import Box, Plan, Problem, episode_generators
-from lrc_jepa.recipes import get_recipe
-
-
-@torch.no_grad()
-def open_model(size: str, seed: int = 0) -> Any:
-    """A model of this size with random weights, all gates open, in evaluation mode."""
-    model: nn.Module = build_model(get_recipe(f"tworoom-lrc-{size}")).eval()
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in model.parameters():
-        fan = parameter.shape[-1] if parameter.ndim > 1 else 4
-        parameter.copy_(torch.randn(parameter.shape, generator=generator) * fan**-0.5)
-    return model
-
-
-class Workload:
-    """Random histories and goals for a number of environments."""
-
-    def __init__(self, size: str, environments: int = 1, history: int = 1, seed: int = 0) -> None:
-        self.model = open_model(size)
-        spec = self.model.spec
-        generator = torch.Generator().manual_seed(seed)
-        self.past = torch.randn(environments, history, spec.tokens, spec.width, generator=generator)
-        self.blocks = torch.randn(environments, history - 1, spec.action_dim, generator=generator)
-        self.goal = torch.randn(environments, spec.tokens, spec.width, generator=generator)
-        bound = torch.full((spec.action_dim,), 2.0)
-        self.box = Box(-bound, bound, spec.frameskip)
-        self.environments = environments
-
-    def cost(self, config: PlanConfig) -> LatentCost:
-        """The cost as a solve makes it: history and goal prepared once."""
-        return LatentCost(self.model, self.past, self.blocks, self.goal, config)
-
-    def solve(self, config: PlanConfig) -> Plan:
-        """One solve for all environments."""
-        with torch.inference_mode():
-            generators = episode_generators(0, list(range(self.environments)))
-            return solve(Problem(self.cost(config), self.box, config, generators))
-
-    def candidates(self, config: PlanConfig) -> Tensor:
-        """One iteration's plans."""
-        shape = (self.environments, config.samples, config.horizon, len(self.box.low))
-        return self.box.clamp(torch.randn(shape, generator=torch.Generator().manual_seed(1)))
-
-
-class Products(TorchDispatchMode):
-    """Notes every matrix product: its rows, and the matrix they are multiplied with."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.products: list[tuple[int, Tensor]] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run the operator, and look at it first."""
-        if func.overloadpacket.__name__ in ("mm", "addmm"):
-            left, right = args[-2:]
-            self.products.append((len(left), right))
-        return func(*args, **(kwargs or {}))
-
-
-def bare_products(workload: Workload, config: PlanConfig, times: int) -> Callable[[], None]:
-    """A function that makes the matrix products of so many iterations, in their order, and nothing else.
-
-    The right sides are the model's own weights: reading them is part of a product's price.
-    """
-    cost, products = workload.cost(config), Products()
-    with torch.no_grad(), products:  # in inference mode the products would hide behind `linear`
-        cost(workload.candidates(config))
-    shapes = {(rows, *right.shape) for rows, right in products.products}
-    buffers = {(m, k, n): (torch.randn(m, k), torch.empty(m, n)) for m, k, n in shapes}
-
-    @torch.inference_mode()
-    def run() -> None:
-        for _ in range(times):
-            for rows, right in products.products:
-                left, out = buffers[rows, right.shape[0], right.shape[1]]
-                torch.mm(left, right, out=out)
-
-    return run
-
-
-def count_work(workload: Workload, config: PlanConfig) -> tuple[int, Tensor]:
-    """Floating-point operations of one iteration's matrix products, and the costs it found."""
-    cost, plans = workload.cost(config), workload.candidates(config)
-    with torch.inference_mode(), FlopCounterMode(display=False) as counter:
-        costs = cost(plans)
-    return counter.get_total_flops(), costs
+from lrc_jepa.evaluate.workload import Workload, bare_products, count_work
 
 
 def bench_rollout(
@@ -172,15 +78,6 @@ def bench_rollout(
         wall = spent["compiled"].wall
         figures["compiled"] = {"solve_s": wall, "ratio": spent["plain"].wall / wall}
     return figures
-
-
-def resident_mb() -> float:
-    """Memory that this process holds now, without mapped files (its peak, where the system does not tell)."""
-    status = Path("/proc/self/statm")
-    if status.exists():
-        _, resident, mapped, *_ = map(int, status.read_text().split())
-        return (resident - mapped) * os.sysconf("SC_PAGE_SIZE") / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def bench_memory(size: str, *, replans: int = 20, iterations: int = 2, samples: int = 300) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from lrc_jepa.bounds import Count
 from lrc_jepa.commands import report
 from lrc_jepa.console import say
 from lrc_jepa.evaluate.experiment import Asked
+from lrc_jepa.evaluate.run_rows import check_shown
 from lrc_jepa.folders import check_writable
 from lrc_jepa.jobs.clock import duration
 from lrc_jepa.jobs.places import PlaceHere
 from lrc_jepa.locks import hold
 from lrc_jepa.options import Positional, Unprefixed
-from lrc_jepa.report.page import check_shown
 from lrc_jepa.run import open_run
 from lrc_jepa.shipped import unpacked
 from lrc_jepa.sweeps.laboratory import Work, run_all, run_beside, work_on

@@ -86,6 +86,26 @@ def read_folder(folder: Path, label: str = "") -> RunRows:
     return RunRows(label or name, name, "", "", folder, rows, training=training, misfits=remarks)
 
 
+def _is_run(folder: Path) -> bool:
+    """A run has a config; a folder of rows alone is what ablations, nuisance, theory and sweeps leave."""
+    if folder.parent.name == "checkpoints" and (folder / "model.safetensors").is_file():
+        raise BadInput(f"{folder} is a checkpoint; a report is of its run: lrc report {folder.parent.parent}")
+    if (folder / "config.json").is_file():
+        return True
+    if rows_files(folder):
+        return False
+    raise BadInput(f"{folder} is neither a run nor a folder with results.jsonl or kept rows")
+
+
+def check_shown(runs: Sequence[Path], also: Sequence[Path] = ()) -> list[Path]:
+    """Refuse folders that a page cannot be made of -> those that are runs, not folders of rows alone."""
+    trained = [run for run in runs if _is_run(run)]
+    for folder in also:
+        if not (folder / "results.jsonl").is_file():
+            raise BadInput(f"{folder} has no results.jsonl")
+    return trained
+
+
 def read_runs(runs: Sequence[Path]) -> list[RunRows]:
     """The rows of every run, each under a name that no other has and that is no longer than it must be."""
     if not runs:

@@ -14,7 +14,7 @@ from lrc_jepa import __version__
 from lrc_jepa.console import warn
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.acted import Acted, acted
-from lrc_jepa.evaluate.run_rows import RunRows, read_folder, read_runs, rows_files
+from lrc_jepa.evaluate.run_rows import RunRows, check_shown, read_folder, read_runs
 from lrc_jepa.experiments import EXPERIMENTS
 from lrc_jepa.files import write_bytes
 from lrc_jepa.names import file_name
@@ -39,17 +39,6 @@ def sections(sources: Sequence[RunRows]) -> list[Section]:
         if section is not None:
             shown.append(section)
     return shown
-
-
-def _is_run(folder: Path) -> bool:
-    """A run has a config; a folder of rows alone is what ablations, nuisance, theory and sweeps leave."""
-    if folder.parent.name == "checkpoints" and (folder / "model.safetensors").is_file():
-        raise BadInput(f"{folder} is a checkpoint; a report is of its run: lrc report {folder.parent.parent}")
-    if (folder / "config.json").is_file():
-        return True
-    if rows_files(folder):
-        return False
-    raise BadInput(f"{folder} is neither a run nor a folder with results.jsonl or kept rows")
 
 
 def _write_text(path: Path, text: str) -> None:
@@ -96,15 +85,6 @@ def _title(views: Sequence[RunView]) -> str:
     if not views:
         return "laboratory"
     return "; ".join(view.title for view in views) if len(views) < 4 else f"{len(views)} runs side by side"
-
-
-def check_shown(runs: Sequence[Path], also: Sequence[Path] = ()) -> list[Path]:
-    """Refuse folders that a page cannot be made of -> those that are runs, not folders of rows alone."""
-    trained = [run for run in runs if _is_run(run)]
-    for folder in also:
-        if not (folder / "results.jsonl").is_file():
-            raise BadInput(f"{folder} has no results.jsonl")
-    return trained
 
 
 def write_page(runs: Sequence[Path], out: Path, also: Sequence[Path] = ()) -> Path:

@@ -13,8 +13,12 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from lrc_jepa.bounds import Count, Natural
-from lrc_jepa.console import say, table
+from lrc_jepa.config import RunConfig
+from lrc_jepa.config_tree import with_value
+from lrc_jepa.console import progress_bar, say, table
 from lrc_jepa.data.store import Store
+from lrc_jepa.envs.appearance import Appearance
+from lrc_jepa.envs.collect import collect
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.studies import grouped
 from lrc_jepa.evaluate.variants import Protocol, measure
@@ -158,3 +162,19 @@ class Variant(TrainingWork):
 def answer(rows: Sequence[Compared], *names: str) -> list[dict[str, Any]]:
     """What a command answers of each row."""
     return [{name: getattr(row, name) for name in (*names, "seed", "figures")} for row in rows]
+
+
+def with_seed(recipe: RunConfig, seed: int, steps: int = 0) -> RunConfig:
+    """The recipe with another seed, and where they are said with other steps."""
+    config = with_value(recipe, "train.seed", seed)
+    return with_value(config, "train.steps", steps) if steps else config
+
+
+def nuisance_data(home: Path, world: str, episodes: int, size: int, factors: int) -> Path:
+    """A dataset whose episodes differ in so many factors, made unless one of these very settings is there."""
+    path = home / f"{factors}-factors-{digest([world, episodes, size])[:8]}"
+    if not path.exists():
+        looks = dataclasses.replace(Appearance("varied" if factors else "clean"), factors=factors or 1)
+        with progress_bar(f"collecting, {factors} factors", episodes) as bar:
+            collect(world, path, episodes=episodes, size=size, appearance=looks, progress=bar.advance)
+    return path

@@ -1,6 +1,6 @@
 """Kill a training run again and again, resume it, and see that it ends as if nothing had happened.
 
-    python -m lrc_jepa.bench.kill --kills 30
+    python -m lrc_jepa.training.kill --kills 30
 
 Half of the kills strike at a random moment, half while a checkpoint is being written.
 """
