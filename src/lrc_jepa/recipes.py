@@ -304,12 +304,26 @@ def _apart(config: RunConfig) -> RunConfig:
     return _weighted(replace(config, model=model), reconstruction=2.0)
 
 
+def _drawn(config: RunConfig) -> RunConfig:
+    """The decoder shapes z and reads u of another clip of the episode: what moves can be drawn from z alone.
+
+    So what moves seldom, which foretelling neglects, comes into z as well.
+    """
+    decoder = config.model.decoder
+    assert decoder is not None
+    model = replace(config.model, decoder=replace(decoder, context="episode"))
+    train = replace(config.train, per_episode=2 if config.size == "debug" else 4)
+    weights = {"reconstruction": 0.5, "reconstruction_moving": 1.0, "context": 0.02}
+    return _weighted(replace(config, model=model, train=train), **weights)
+
+
 EXTENSIONS: dict[str, Callable[[RunConfig], RunConfig]] = {
     "within": _within,
     "slow": _slow,
     "idm": _idm,
     "moving": _moving,
     "apart": _apart,
+    "drawn": _drawn,
 }
 """What can be added to a system; the name of the result says so: lrc+within+idm."""
 SPLIT = ("within", "slow", "idm")
@@ -336,6 +350,7 @@ SYSTEMS: Table[Callable[[RunConfig], RunConfig]] = Table(
         "lrc+moving": _extended(_lrc, "moving"),
         "lrc+within": _extended(_lrc, "within"),
         "lrc+split": _extended(_lrc, *SPLIT, "moving", "apart"),
+        "lrc+slow+idm+drawn": _extended(_lrc, "slow", "idm", "drawn"),
         "lwm+idm": _extended(_lwm, "idm"),
         "lwm+within": _extended(_lwm, "within"),
         "lwm+within+idm": _extended(_lwm, "within", "idm"),
