@@ -148,9 +148,12 @@ def test_a_card_speaks_of_the_data_it_was_trained_on_and_of_no_other(run, store,
     mine = shutil.copytree(run, tmp_path / "mine")
     drop(store, tmp_path / "fewer", [0])
     described = json.loads((mine / "config.json").read_text())
-    (mine / "config.json").write_text(json.dumps({**described, "data": str(tmp_path / "fewer")}))
+    (mine / "config.json").write_text(
+        json.dumps({**described, "data": str(tmp_path / "fewer"), "init": str(tmp_path)})
+    )
     answer("push", mine, "owner/tworoom", "--out", tmp_path / "ready", capsys=capsys)
     assert "was not at hand" in (tmp_path / "ready" / "README.md").read_text()
+    assert str(tmp_path) not in (tmp_path / "ready" / "config.json").read_text()
 
 
 def test_pulling_replaces_runs_and_datasets_and_nothing_else(served, store, tmp_path, capsys):

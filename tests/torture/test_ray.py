@@ -3,9 +3,11 @@
 import dataclasses
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,8 @@ SWEEP = [
 ]
 RUNS = 12
 OWN = {"evaluation", "time", "minutes", "seconds", "seconds_per_solve"}  # what two evaluations never share
+NODE = {"object_store_memory": 2**27, "node_ip_address": "127.0.0.1"}
+STEPS = 400  # of a training that is cut off on the way
 TRIES = 6
 MOMENT = 0.5  # seconds between two looks
 
@@ -91,10 +95,9 @@ def cluster():
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", LOOPBACK: "0"}  # read as ray is imported
     from ray.cluster_utils import Cluster
 
-    node = {"object_store_memory": 2**27, "node_ip_address": "127.0.0.1"}
-    head = {**node, "num_cpus": 0, "include_dashboard": False}
+    head = {**NODE, "num_cpus": 0, "include_dashboard": False}
     made = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
-    made.nodes = [patiently(lambda: made.add_node(**node, num_cpus=1)) for _ in range(2)]
+    made.nodes = [patiently(lambda: made.add_node(**NODE, num_cpus=1)) for _ in range(2)]
     session = made.head_node.get_session_dir_path()
     yield made
     made.shutdown()
@@ -171,6 +174,59 @@ def test_a_sweep_whose_node_dies_half_way_has_every_row(cluster, serial, home):
     lengths = [len(file.read_text().splitlines()) for file in (out / "jobs").glob("*.log")]
     again = sum(length > min(lengths) for length in lengths)
     figures("sweep", runs=RUNS, done=done, begun_again=again, seconds=round(time.time() - began))
+
+
+def parents(pid):
+    """A process and those that it was started by, the nearest first."""
+    while pid > 1:
+        yield pid
+        status = Path(f"/proc/{pid}/stat").read_text()
+        pid = int(status.rpartition(")")[2].split()[1])
+
+
+def below(pid):
+    """A process and all that were started by it."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if pid in parents(int(folder.name)):
+                found.append(int(folder.name))
+        except OSError:  # it has just ended
+            continue
+    return found
+
+
+def test_a_training_that_dies_with_its_node_goes_on_on_another_to_the_same_weights(cluster, home):
+    """Nothing is left of the node and of what it ran: no process has a moment to save its state."""
+    while len(cluster.nodes) < 2:
+        cluster.nodes.append(patiently(lambda: cluster.add_node(**NODE, num_cpus=1)))
+    long = ["--size", "debug", "--vary", f"train.steps={STEPS}", "train.save_every=20", "--pairs", 0]
+    long += ["--episodes", 12, "--datasets", home / "datasets"]
+    lrc("sweep", *long, "--out", home / "whole", "--jobs", 1, log=home / "whole.log")
+    out, log = home / "cut", home / "cut.log"
+    sweep = command("sweep", *long, "--out", out, "--ray", cluster.address, log=log)
+    while len(list(out.glob("runs/*/checkpoints/[0-9]*"))) < 2:
+        assert sweep.poll() is None, log.read_text()
+        time.sleep(MOMENT / 5)
+    (job,) = (int(line.partition(":")[0]) for line in processes(f"lrc_jepa job {out}"))
+    above = set(parents(job))
+    (node,) = (one for one in cluster.nodes if one.all_processes["raylet"][0].process.pid in above)
+    for pid in below(node.all_processes["raylet"][0].process.pid):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    (run,) = (out / "runs").iterdir()
+    step = int(newest_checkpoint(run).name)
+    assert step < STEPS, "it was in the midst of its training"
+    cluster.remove_node(node, allow_graceful=False)
+    cluster.nodes.remove(node)
+    assert sweep.wait() == 0, log.read_text()
+    ended = [newest_checkpoint(folder) for folder in (home / "whole" / "runs" / run.name, run)]
+    assert [int(path.name) for path in ended] == [STEPS, STEPS]
+    weights = [load_file(path / "model.safetensors") for path in ended]
+    assert all((value == weights[1][name]).all() for name, value in weights[0].items())
+    rows = [read_rows(path.parents[1] / "metrics.jsonl", "train") for path in ended]
+    assert plain(rows[0]) == plain(rows[1])
+    figures("a training cut by its node", steps=STEPS, killed_at_checkpoint=step)
 
 
 def test_planning_split_over_nodes_gives_the_same_rows(cluster, serial, home):

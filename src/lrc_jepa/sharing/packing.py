@@ -42,7 +42,8 @@ def pack_run(run: Run, folder: Path, address: Address) -> None:
     write_json(inner / "manifest.json", {name: file_digest(inner / name) for name in REQUIRED})
     pack_backbone(run, checkpoint, folder)
     own = read_json(run.folder / CONFIG, f"run {run.folder}")
-    data = Path(own.pop("data", ""))  # a folder of this machine says nothing elsewhere
+    data = Path(str(own.pop("data", "")))  # a folder of this machine says nothing elsewhere
+    own.pop("init", None)
     write_json(folder / CONFIG, own)
     if run.results.is_file():
         shutil.copyfile(run.results, folder / RESULTS)
