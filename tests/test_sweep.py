@@ -186,6 +186,13 @@ def test_a_job_survives_its_file(tmp_path):
         assert read_work(job.save(tmp_path)) == job.work
 
 
+@pytest.mark.parametrize("text", ["[1]", '{"kind": ["run"], "work": {}}', '{"kind": "run", "work": 3}', "{}"])
+def test_what_is_no_job_is_refused(text, tmp_path):
+    (tmp_path / "job.json").write_text(text)
+    with pytest.raises(BadInput, match="job"):
+        read_work(tmp_path / "job.json")
+
+
 def test_parts_of_a_file_have_options_of_their_own(tmp_path):
     file = tmp_path / "sweep.yaml"
     file.write_text(
@@ -208,6 +215,7 @@ def test_parts_of_a_file_have_options_of_their_own(tmp_path):
         (["--vary", "train.speed=1"], "no config field"),
         (["--vary", "train.lr"], "--vary wants FIELD=VALUE"),
         (["--vary", "train.seed=1,2"], "--seeds"),
+        (["--vary", "world=pusht"], "world names a run"),
         (["--appearances", "varied-many"], "varied-3 for three factors"),
         (["--appearances", "varied-99"], "so 99 cannot vary"),
         (["--lab", "dance"], "no experiment 'dance'"),

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lrc_jepa.bounds import Count, Natural, Seed
-from lrc_jepa.config import RunConfig
+from lrc_jepa.config import RunConfig, RunName
 from lrc_jepa.config_tree import with_value
 from lrc_jepa.envs import WORLDS, get_world
 from lrc_jepa.envs.appearance import named
@@ -199,6 +199,8 @@ def _values(text: str) -> list[tuple[str, Any]]:
         raise BadInput(f"--vary wants FIELD=VALUE,VALUE and not {text!r}")
     if field == "train.seed":
         raise BadInput("seeds are varied by --seeds")
+    if field in {named.name for named in fields(RunName)}:
+        raise BadInput(f"{field} names a run: vary it by --worlds, --systems and --size")
     return [(field, plain_value(value)) for value in values.split(",")]
 
 

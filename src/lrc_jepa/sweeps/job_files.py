@@ -19,7 +19,7 @@ WORKS: dict[str, type[Any]] = {kind.kind: kind for kind in (Dataset, Trained, Va
 def read_work(path: Path) -> Work:
     """The work that a job's file describes."""
     described = read_json(path, "job")
-    kind = described.get("kind")
+    kind = str(described.get("kind"))
     if kind not in WORKS or not isinstance(described.get("work"), dict):
         raise BadInput(f"{path} is not the file of a job")
     work: Work = from_dict(WORKS[kind], described["work"], f"job {path}")
