@@ -17,6 +17,8 @@ from lrc_jepa.evaluate.imagine import imagined
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.pace import Pace
 from lrc_jepa.evaluate.plan_parts import Part, cut, joined, worked_out
+from lrc_jepa.evaluate.plan_recording import WHAT
+from lrc_jepa.extras import need
 from lrc_jepa.jobs.pieces import Workers
 from lrc_jepa.options import Unprefixed
 from lrc_jepa.plan.planners import check_planning
@@ -34,6 +36,7 @@ ABOUT = (
 EXAMPLES = (
     "lrc plan runs/first --pairs 100",
     "lrc plan runs/first --pairs 400 --processes 4",
+    "lrc plan runs/first --pairs 10 --rerun    # films for the Rerun viewer too; needs [rerun]",
     "lrc plan runs/first --pairs 50 --repetitions 3 --protocol    # the paper's evaluation",
 )
 ROWS = Control
@@ -52,6 +55,8 @@ class Config(Checked):
     saves its own."""
     films: Natural = 6
     """Episodes to film."""
+    rerun: bool = False
+    """Also write every filmed episode as a recording for the Rerun viewer, beside its film: an .rrd file."""
     explain: bool = False
     """Show where the first plans come from: cost and spread per iteration, the imagined film, and the cost
     around the chosen plan."""
@@ -89,6 +94,8 @@ def enough(rows: list[Control], config: Config) -> bool:
 
 def measure(run: Run, config: Config) -> Iterator[list[Record]]:
     """The rows of each repetition, and what comes along: the error of imagined states."""
+    if config.rerun:
+        need("rerun", WHAT)  # asked for before anything is planned
     own, deployment = run.config.plan, run.checkpoint.deployment
     plan = by_protocol("paper", config.plan, own) if config.protocol else config.plan
     check_planning(plan, deployment.spec.history, action_box(deployment, run.device))
@@ -143,6 +150,6 @@ def parts_of(run: Run, asked: Config, config: PlanConfig, manifest: Manifest, st
     films, explained = (asked.films, asked.explained * asked.explain) if first else (0, 0)
     threads = asked.workers.threads
     return [
-        Part(run, config, manifest, pairs, stamp, films, explained, asked.learned, threads)
+        Part(run, config, manifest, pairs, stamp, films, explained, asked.rerun, asked.learned, threads)
         for pairs in numbers
     ]

@@ -19,6 +19,7 @@ from lrc_jepa.evaluate.closed_loop import Actor, episode_rows
 from lrc_jepa.evaluate.closed_loop import run as act
 from lrc_jepa.evaluate.manifest import Manifest
 from lrc_jepa.evaluate.plan_pictures import save_explanations, save_films
+from lrc_jepa.evaluate.plan_recording import save_recording
 from lrc_jepa.evaluate.references import learned_references, references
 from lrc_jepa.evaluate.watched import Watched
 from lrc_jepa.jobs.pieces import Workers
@@ -46,6 +47,8 @@ class Part:
     """Pairs of the repetition to film: the first ones."""
     explained: int = 0
     """And to explain."""
+    recorded: bool = False
+    """Whether what is filmed is recorded for the Rerun viewer too."""
     learned: bool = False
     """Whether references that learn act too."""
     threads: int = 1
@@ -86,6 +89,9 @@ def act_on(part: Part) -> Iterator[tuple[str, list[Record]]]:
         rows = list[Record]()
         if actor is planner:
             rows += save_films(run.out, planner, rollouts, control, part.stamp, shown)
+            for pair in shown if part.recorded else ():
+                name_of = f"pair-{first + pair:03d}.rrd"
+                save_recording(run.out / "films" / name_of, planner, rollouts, pair)
             rows += save_explanations(run.out, planner, rollouts, control, part.stamp)
         yield name, [*rows, *control]
 

@@ -88,6 +88,15 @@ class Watched(Timed):
         self.solved: list[Solved] = []
         self.contexts: list[Tensor | None] = []
         self.reached: list[Tensor] = []  # the state each further solve started from, (B, N, D)
+        self.acted: list[Actions] = []  # every action (B, a)
+        self.distances: list[Array] = []  # from the goal where each solve began, (B,)
+        self.expected: list[Array] = []  # and after each block of its plan, (B, H)
+
+    def act(self, frames: Frames | None) -> Actions:
+        """The next actions (B,a), which are noted too."""
+        actions = super().act(frames)
+        self.acted.append(actions)
+        return actions
 
     def _note(self, frames: Frames | None) -> None:
         policy, solved = self.policy, self.policy.solved
@@ -98,6 +107,10 @@ class Watched(Timed):
             cost = policy.controller.cost(self.explained)
             self.explanation = explain(cost, policy.box, part_of(solved.plan, self.explained), points=POINTS)
         self.solved.append(solved)
+        goal, states = policy.controller.goal, solved.imagined
+        with torch.inference_mode():
+            self.distances.append(policy.controller.distance().cpu().numpy())
+            self.expected.append(goal.distance(policy.model, states, slice(None)).cpu().numpy())
         self.contexts.append(self._context(frames))
 
     @torch.inference_mode()
