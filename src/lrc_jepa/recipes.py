@@ -274,16 +274,20 @@ def _idm(config: RunConfig) -> RunConfig:
     return _weighted(replace(config, model=model), inverse=1.0)
 
 
+def _grouped(config: RunConfig) -> RunConfig:
+    """Several clips of each episode in a batch, and at micro size the steps that it takes."""
+    per_episode = 2 if config.size == "debug" else 4
+    steps = 2000 if config.size == "micro" else config.train.steps
+    return replace(config, train=replace(config.train, per_episode=per_episode, steps=steps))
+
+
 def _within(config: RunConfig) -> RunConfig:
     """SIGReg within the episode in place of SIGReg over the batch; docs/theory.md says why.
 
     The context's own regulariser is softer: at the paper's weight it drowns the rest at first.
     """
-    per_episode = 2 if config.size == "debug" else 4
-    steps = 2000 if config.size == "micro" else config.train.steps
-    longer = replace(config, train=replace(config.train, per_episode=per_episode, steps=steps))
     softer = {"context": 0.02} if "context" in config.objective.weights else {}
-    return _weighted(longer, sigreg=0.0, sigreg_within=0.15, **softer)
+    return _weighted(_grouped(config), sigreg=0.0, sigreg_within=0.15, **softer)
 
 
 def _slow(config: RunConfig) -> RunConfig:
@@ -312,9 +316,8 @@ def _drawn(config: RunConfig) -> RunConfig:
     decoder = config.model.decoder
     assert decoder is not None
     model = replace(config.model, decoder=replace(decoder, context="episode"))
-    train = replace(config.train, per_episode=2 if config.size == "debug" else 4)
-    weights = {"reconstruction": 0.5, "reconstruction_moving": 1.0, "context": 0.02}
-    return _weighted(replace(config, model=model, train=train), **weights)
+    grouped = replace(_grouped(config), model=model)
+    return _weighted(grouped, sigreg=0.09, reconstruction=0.5, reconstruction_moving=1.0, context=0.02)
 
 
 EXTENSIONS: dict[str, Callable[[RunConfig], RunConfig]] = {
