@@ -168,7 +168,7 @@ def test_saved_while_training_and_reloaded(tmp_path):
         optimizer.step()
     normalizer = ActionNormalizer(np.zeros(2, np.float32), np.ones(2, np.float32))
     deployment = Deployment(model.spec, normalizer, [-1.0, -1.0], [1.0, 1.0])
-    save_checkpoint(tmp_path / "step", TINY, model, deployment, 3, {})
+    save_checkpoint(tmp_path / "step", TINY, model, {"": deployment}, 3, {})
     loaded = load_checkpoint(tmp_path / "step").model
     plain, cached = both(loaded, past, blocks, plans)
     assert close(plain, cached)

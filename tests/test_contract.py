@@ -160,7 +160,7 @@ def test_the_same_seed_gives_the_same_numbers(model, config, clip):
 def test_save_and_load(model, config, clip, store, tmp_path):
     episodes = Split.by_episode(store, config.clip).train
     deployment = Deployment(model.spec, ActionNormalizer.fit(store, episodes), [-1.0, -1.0], [1.0, 1.0])
-    save_checkpoint(tmp_path / "c", config, model, deployment, 3, {})
+    save_checkpoint(tmp_path / "c", config, model, {"": deployment}, 3, {})
     loaded = load_checkpoint(tmp_path / "c")
     assert loaded.config == config and loaded.model.spec == model.spec and not loaded.model.training
     first, second = predictions(model, clip), predictions(loaded.model, clip)

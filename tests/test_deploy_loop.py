@@ -1,5 +1,7 @@
 """The loop at a fixed rate: what it asks the planner, and what it does in the period in which something fails."""
 
+import threading
+
 import numpy as np
 import pytest
 from driving import BLOCK, GOAL, Desk
@@ -104,6 +106,30 @@ def test_a_restarted_planner_begins_anew_from_what_is_seen():
     assert desk.planner.heard[begun[1] + 1][0] == "see" and desk.planner.heard[begun[1] + 1][2] is None
     assert desk.why()[4:8] == ["planner dead"] + ["planner starting"] * 3
     assert {"fault", "ready"} <= {line["kind"] for line in desk.periods}
+
+
+def no_process():
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+
+
+def test_a_planner_that_the_system_cannot_start_is_a_fallback_and_tried_again(monkeypatch):
+    desk = Desk(actions=20)
+    start = desk.planner.restart
+    monkeypatch.setattr(desk.planner, "restart", no_process)
+    desk.at(4, lambda: killed(desk))
+    desk.at(10, lambda: monkeypatch.setattr(desk.planner, "restart", start))
+    summary = desk.run()
+    assert summary.ended == "20 actions" and summary.late_unhandled == 0 and summary.restarts == 2
+    assert desk.why()[4:14] == ["planner dead"] + ["planner does not start"] * 9
+    assert {line["did"] for line in desk.periods if line.get("why") == "planner does not start"} == {"zero"}
+
+
+def test_a_planner_that_never_starts_again_ends_the_drive_with_a_sentence(monkeypatch):
+    desk = Desk(actions=20)
+    monkeypatch.setattr(desk.planner, "restart", no_process)
+    desk.at(4, lambda: killed(desk))
+    summary = desk.run()
+    assert summary.ended == "the planner was started anew 3 times and made no plan" and desk.robot.stops == 1
 
 
 def test_a_plan_that_waited_too_long_is_made_anew():
@@ -266,10 +292,14 @@ def test_the_log_has_a_checked_line_for_every_period(tmp_path):
 def test_the_loop_runs_before_everything_else_where_the_system_allows(monkeypatch, capsys):
     import os
 
-    held, before = [], os.sched_getscheduler(0)
-    monkeypatch.setattr(os, "sched_setscheduler", lambda pid, policy, parameters: held.append(policy))
+    before, held = os.sched_getscheduler(0), {}
+    monkeypatch.setattr(
+        os, "sched_setscheduler", lambda thread, policy, _: held.setdefault(thread, []).append(policy)
+    )
+    threads = [thread.native_id for thread in threading.enumerate()]
     assert Desk(realtime=True, actions=2).run().actions == 2
-    assert held == [os.SCHED_RR | os.SCHED_RESET_ON_FORK, before]
+    # Every thread: one that waits for a processor while it holds the interpreter holds up the loop.
+    assert held == {thread: [os.SCHED_RR | os.SCHED_RESET_ON_FORK, before] for thread in threads}
 
     def refuse(*words):
         raise PermissionError(1, "Operation not permitted")

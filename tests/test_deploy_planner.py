@@ -79,7 +79,15 @@ def test_a_killed_process_is_noticed_and_started_anew(process, frames):
 
 def test_what_cannot_be_planned_is_said_in_a_sentence(tmp_path):
     thinker = Thinker()
-    opening = {"do": "open", "number": 1, "plan": None, "device": "cpu", "unbounded": False, "threads": 0}
+    opening = {
+        "do": "open",
+        "number": 1,
+        "plan": None,
+        "device": "cpu",
+        "unbounded": False,
+        "threads": 0,
+        "adapter": "",
+    }
     assert "there is no checkpoint" in thinker.answer({**opening, "run": str(tmp_path)})["refused"]
     assert thinker.answer({"do": "plan", "number": 2, "ahead": np.zeros((0, 2))}) == {
         "refused": "no run is open"

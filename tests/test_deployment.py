@@ -85,8 +85,8 @@ def test_facts_that_do_not_fit_are_refused(name, copy):
 
 
 def test_a_checkpoint_of_a_later_format_is_refused(copy):
-    folder = redescribed(copy, lambda described: {**described, "format": 3})
-    with pytest.raises(BadInput, match="has format 3, not 2 or before"):
+    folder = redescribed(copy, lambda described: {**described, "format": 4})
+    with pytest.raises(BadInput, match="has format 4, not 3 or before"):
         load_checkpoint(folder)
 
 

@@ -50,7 +50,7 @@ def test_every_rollout_of_a_system_is_timed(recipe, modes, opened, monkeypatch):
     torch.manual_seed(0)
     model = build_model(get_recipe(f"tworoom-{recipe}-debug")).eval()
     deployment = replace(opened.checkpoint.deployment, spec=model.spec)
-    opened.checkpoint = replace(opened.checkpoint, model=model, deployment=deployment)
+    opened.checkpoint = replace(opened.checkpoint, model=model, deployments={"": deployment})
     asked, real = [], speed.plan_trajectory
     monkeypatch.setattr(
         speed,

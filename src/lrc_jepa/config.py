@@ -407,6 +407,8 @@ class RunName(Checked):
     """paper, micro or debug."""
     action_dim: Count = 2
     """Width of one low-level action."""
+    adapters: dict[str, Count] = field(default_factory=dict)
+    """Widths by the names of the datasets, where there are several: each has an action adapter of its own."""
 
 
 @dataclass(frozen=True)
@@ -439,11 +441,15 @@ class RunConfig(RunSections, RunName):
 
     def digest(self) -> str:
         """Short hash of all values."""
-        return digest(dataclasses.asdict(self))
+        values = dataclasses.asdict(self)
+        if not self.adapters:  # a run on one dataset is called what it was before there could be several
+            del values["adapters"]
+        return digest(values)
 
 
 ADDED: dict[type[Any], dict[str, Any]] = {
     TrainConfig: {"per_episode": 1, "readers": 0},
     DecoderConfig: {"context": "frame"},
+    RunConfig: {"adapters": {}},
 }
 """Fields that the first configurations on disk do not have yet, and what they were by then."""

@@ -15,6 +15,7 @@ import torch
 from lrc_jepa.collective import rank
 from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import with_value
+from lrc_jepa.data.datasets import Datasets, Given
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import pick_device
 from lrc_jepa.errors import BadInput, Interrupted
@@ -49,10 +50,12 @@ def recipe(name: str, changes: Mapping[str, Any] | None = None) -> RunConfig:
     return replace(config, system=reported_name(config, known))
 
 
-def fit_actions(config: RunConfig, store: Store) -> RunConfig:
-    """The action width of the data, where the recipe is for any robot."""
-    width = store.action.shape[1] if config.world in ANY_ACTIONS else config.action_dim
-    return replace(config, action_dim=width)
+def fit_actions(config: RunConfig, data: Store | Datasets) -> RunConfig:
+    """The action width of the data, where the recipe is for any robot: of several datasets the largest."""
+    datasets = Datasets.of(data)
+    width = max(store.action.shape[1] for store in datasets.stores.values())
+    fits = width if config.world in ANY_ACTIONS else config.action_dim
+    return replace(config, action_dim=fits, adapters=datasets.widths)
 
 
 def check_search(config: RunConfig) -> None:
@@ -62,21 +65,22 @@ def check_search(config: RunConfig) -> None:
 
 
 def check_training(
-    config: RunConfig, store: Store, run: Run, *, resume: bool, overwrite: bool, processes: int = 1
+    config: RunConfig, data: Datasets, run: Run, *, resume: bool, overwrite: bool, processes: int = 1
 ) -> RunConfig:
     """The configuration as it fits the data; whatever cannot work is refused before anything is changed."""
     run.check_free(resume=resume, overwrite=overwrite)
-    config = fit_actions(config, store)
-    check_data(config, store)
+    config = fit_actions(config, data)
+    for store in data.stores.values():
+        check_data(config, store)
     check_shares(config.train, processes)
     check_search(config)
     return config
 
 
 @contextmanager
-def _recorded(run: Run, config: RunConfig, store: Store, init: Path | None) -> Iterator[None]:
+def _recorded(run: Run, config: RunConfig, data: Datasets, init: Path | None) -> Iterator[None]:
     """Write down what is trained before the block, and how long it took after it, however it ends."""
-    run.describe(config, store.place, init)
+    run.describe(config, data.places, init)
     began = time.perf_counter()
     try:
         yield
@@ -148,7 +152,7 @@ def check_init(init: Path | str | None, *, resume: bool) -> None:
 
 def train(
     config: RunConfig | str,
-    data: Store | Path | str,
+    data: Given | Datasets | Sequence[Given],
     out: Path | str | None = None,
     *,
     init: Path | str | None = None,
@@ -160,6 +164,7 @@ def train(
 ) -> Run:
     """Train a configuration, or the recipe of this name, on a dataset; `out` is runs/RECIPE where left out.
 
+    Several datasets are trained on together, each with an action adapter of its own, under the name of its folder.
     `init` is a trained run whose weights it begins with, where they fit; its results bear a name that says so.
     `watch` is told of losses, health and warnings on the way. An interrupted run goes on with `resume`, to
     the same numbers. Where `out` is a URL the run is trained in a folder of the cache and sent checkpoint by
@@ -168,19 +173,19 @@ def train(
     """
     check_init(init, resume=resume)
     config = get_recipe(config) if isinstance(config, str) else config
-    store = data if isinstance(data, Store) else Store(data)
+    datasets = Datasets.of(data)
     out = out or Path("runs") / config.recipe
     url = bucket_of(out)
     run = Run(training_folder(out, resume=resume, overwrite=overwrite), device=device)
     check_trackers(track)
-    config = check_training(config, store, run, resume=resume, overwrite=overwrite)
+    config = check_training(config, datasets, run, resume=resume, overwrite=overwrite)
     began = run.init if resume else Path(init) if init is not None else None
     if began is not None:
         config = replace(config, system=config.system.removesuffix(INIT) + INIT)
     with team(pick_device(device)) as place:
         going_on = resume and list_checkpoints(run.folder)
         first = None if going_on or began is None else fetched_run(began) or began
-        pieces = assemble(config, store, run.folder, place, first)
+        pieces = assemble(config, datasets, run.folder, place, first)
         wait_for_all()  # each process has seen the folder as it was before rank 0 changes it
         if rank() != 0:
             fit(pieces, resume=resume)
@@ -191,10 +196,10 @@ def train(
             watch(Progress(0, pieces.steps))
             for text in pieces.initial.sentences() if pieces.initial else []:
                 watch(Progress(0, pieces.steps, note=text))
-            if short := pieces.clips.left_out + pieces.health.clips.left_out:
+            if short := pieces.clips.left_out + pieces.health.left_out:
                 text = f"{short} of the episodes are shorter than a clip and are left out"
                 watch(Progress(0, pieces.steps, warning=text))
-            if not store.stays:
+            for store in [store for store in datasets.stores.values() if not store.stays]:
                 text = f"{store.place} is larger than the cache: files are fetched again and again; set LRC_CACHE_GB to more"
                 watch(Progress(0, pieces.steps, warning=text))
             with tracking(track, run.folder, config, watch) as all_watch:
@@ -202,7 +207,7 @@ def train(
                     pieces,
                     resume=resume,
                     watch=all_watch,
-                    around=partial(_recorded, run, config, store, began),
+                    around=partial(_recorded, run, config, datasets, began),
                     saved=_sender(run, url, pieces.steps, watch) if url else lambda step: None,
                 )
     return run

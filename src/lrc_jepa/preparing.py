@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from lrc_jepa.config import RunConfig, RunName, RunSections
 from lrc_jepa.config_tree import with_tree
-from lrc_jepa.data.store import Store
+from lrc_jepa.data.datasets import Datasets, Given
 from lrc_jepa.envs import WORLDS
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import read_tree
@@ -16,7 +17,7 @@ from lrc_jepa.library import fit_actions
 from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.models.backbones import without_weights
 from lrc_jepa.recipes import get_recipe, setting_of
-from lrc_jepa.run import CONFIG, Run
+from lrc_jepa.run import CONFIG
 from lrc_jepa.training.assemble import count_batches, total_steps
 from lrc_jepa.training.estimate import Cost, estimate
 from lrc_jepa.training.gpus import GPUCost, get_gpu, gpu_cost
@@ -47,10 +48,8 @@ def read_config(path: Path, recipe: str = "") -> RunConfig:
     return with_tree(get_recipe(name), tree)
 
 
-def find_data(config: RunConfig, given: Path | None, resumed: Run | None = None) -> Path:
-    """The dataset given, that of the run which is resumed, or the usual one of the recipe's world."""
-    if given is None and resumed is not None:
-        return resumed.data
+def find_data(config: RunConfig, given: Path | None = None) -> Path:
+    """The dataset given, or the usual one of the recipe's world."""
     usual = Path("datasets") / f"{config.world}-clean"
     if given is None and not usual.exists():
         collecting = f"make it with lrc collect {config.world}, or " if config.world in WORLDS else ""
@@ -101,17 +100,20 @@ def _lines_of(gpu: str, cost: GPUCost) -> list[list[str]]:
     ]
 
 
-def forecast(config: RunConfig, data: Path | None, init: Path | None = None, gpu: str = "") -> Forecast:
+def forecast(
+    config: RunConfig, data: Given | Sequence[Given] = (), init: Path | None = None, gpu: str = ""
+) -> Forecast:
     """Parameters by part, steps, and what time and memory a run would take on this machine and on a GPU."""
     known = get_gpu(gpu) if gpu else None
     batches = setting_of(config.world).clips // config.train.batch_size
-    if data is not None:
-        store = Store(data)
-        config = fit_actions(config, store)
-        batches = count_batches(config, store)
+    datasets = Datasets.of(data) if data else None
+    if datasets is not None:
+        config = fit_actions(config, datasets)
+        batches = count_batches(config, datasets)
     unloaded = dataclasses.replace(config.model, backbone=without_weights(config.model.backbone))
     model = build_model(dataclasses.replace(config, model=unloaded))
-    remarks = start_from(model, init).sentences() if init is not None else []
+    names = None if datasets is None else list(datasets.stores)
+    remarks = start_from(model, init, names).sentences() if init is not None else []
     steps = total_steps(config, batches)
     cost = estimate(config, model, steps)
     there = gpu_cost(config, model, cost, known) if known else None

@@ -16,7 +16,7 @@ Nothing is read before it is asked for: a run that is about to be trained is a `
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -33,6 +33,7 @@ from lrc_jepa.arrays import Frames
 from lrc_jepa.config import PlanConfig, RunConfig
 from lrc_jepa.config_tree import from_dict, to_dict
 from lrc_jepa.data.clips import Split
+from lrc_jepa.data.datasets import name_of
 from lrc_jepa.data.limits import UNBOUNDED
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import device_of, pick_device
@@ -77,23 +78,25 @@ class Run:
         out: Path | None = None,
         device: str = "auto",
         unbounded: bool = False,
+        adapter: str = "",
     ) -> None:
         """`path` is the run's folder, one checkpoint of it, or its URL.
 
         `data` replaces the dataset the run was trained on; rows and pictures go to `out` instead of the
-        run's own folder. `unbounded` allows plans of a checkpoint that has no action bounds.
+        run's own folder. `unbounded` allows plans of a checkpoint that has no action bounds. `adapter` names the
+        dataset whose actions are meant, where the run was trained on several; left out, `data` tells by its name.
         """
         self.path = fetched_run(path) or Path(path)
         inside = (self.path / "model.safetensors").is_file() and self.path.parent.name == "checkpoints"
         self.folder = self.path.parent.parent if inside else self.path
         self.out = out or self.folder
-        self._data, self._device, self._unbounded = data, device, unbounded
+        self._data, self._device, self._unbounded, self._adapter = data, device, unbounded, adapter
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For another process or machine: where everything lies; it is loaded there."""
         places = (self._data, self.out)
         data, out = (path if path is None or url_of(path) else path.absolute() for path in places)
-        return _reopened, (self.path.absolute(), data, out, self._device, self._unbounded)
+        return _reopened, (self.path.absolute(), data, out, self._device, self._unbounded, self._adapter)
 
     @cached_property
     def config(self) -> RunConfig:
@@ -108,12 +111,18 @@ class Run:
     def checkpoint(self) -> Checkpoint:
         """The newest checkpoint, verified and loaded once; its model is on the device, to be evaluated."""
         device = pick_device(self._device)
-        checkpoint = load_checkpoint(newest_checkpoint(self.path))
+        checkpoint = load_checkpoint(newest_checkpoint(self.path)).alone(self.adapter)
         checkpoint.model.to(device)
         if self._unbounded:
-            deployment = replace(checkpoint.deployment, bounds_from=UNBOUNDED)
-            checkpoint = replace(checkpoint, deployment=deployment)
+            free = {name: replace(d, bounds_from=UNBOUNDED) for name, d in checkpoint.deployments.items()}
+            checkpoint = replace(checkpoint, deployments=free)
         return checkpoint
+
+    @property
+    def adapter(self) -> str:
+        """The dataset whose actions are meant, as far as it was said."""
+        told = name_of(self._data) if self._data is not None else ""
+        return self._adapter or (told if told in self.config.adapters else "")
 
     @property
     def model(self) -> Model:
@@ -162,8 +171,13 @@ class Run:
             if (self.folder / file).is_file():
                 described = read_json(self.folder / file, f"run {self.folder}")
                 if "data" in described:
-                    return Path(described["data"])
+                    places = described["data"]
+                    return Path(places if isinstance(places, str) else places[self._trained_on()])
         raise BadInput(f"{self.path} does not say which dataset it belongs to; pass --data")
+
+    def _trained_on(self) -> str:
+        """The one of several datasets that is meant; which is refused where it was not said."""
+        return next(iter(self.checkpoint.deployments))
 
     @cached_property
     def store(self) -> Store:
@@ -251,13 +265,29 @@ class Run:
         with lock(self.folder):
             yield
 
-    def describe(self, config: RunConfig, data: Path | str, init: Path | None = None) -> None:
-        """Write down what this run is, before it starts, and the run whose weights it begins with."""
+    def describe(
+        self, config: RunConfig, data: Path | str | Mapping[str, str], init: Path | None = None
+    ) -> None:
+        """Write down what this run is, before it starts, and the run whose weights it begins with.
+
+        `data` is where its dataset lies, or where each of several does.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
-        place = url_of(data) or str(Path(data).resolve())
-        described = {"config": to_dict(config), "config_hash": config.digest(), "data": place}
+        described: dict[str, Any] = {"config": to_dict(config), "config_hash": config.digest()}
+        if isinstance(data, Mapping):
+            described["data"] = {name: _found_again(place) for name, place in data.items()}
+        else:
+            described["data"] = _found_again(data)
         began = {} if init is None else {"init": url_of(init) or str(init.resolve())}
         write_json(self.folder / CONFIG, described | began)
+
+    @property
+    def datasets(self) -> list[Path]:
+        """Where the data lie that the run is trained on; of several each with its name, as NAME=PLACE."""
+        places = read_json(self.folder / CONFIG, f"run {self.folder}").get("data")
+        if isinstance(places, dict):
+            return [Path(f"{name}={place}") for name, place in places.items()]
+        return [self.data]
 
     @property
     def init(self) -> Path | None:
@@ -277,21 +307,27 @@ class Run:
             file.unlink(missing_ok=True)
 
 
-def find_run(path: Path | str, *, device: str = "auto", unbounded: bool = False) -> Run:
+def _found_again(place: Path | str) -> str:
+    """A place as it is known from anywhere on this machine."""
+    return url_of(place) or str(Path(place).resolve())
+
+
+def find_run(path: Path | str, *, device: str = "auto", unbounded: bool = False, adapter: str = "") -> Run:
     """A run by its path, or a model that comes with the library by its name, where it lies: to be read alone."""
-    return Run(shipped.find(path) or path, device=device, unbounded=unbounded)
+    return Run(shipped.find(path) or path, device=device, unbounded=unbounded, adapter=adapter)
 
 
-def _reopened(path: Path, data: Path | None, out: Path, device: str, unbounded: bool) -> Run:
-    return Run(path, data=data, out=out, device=device, unbounded=unbounded)
+def _reopened(path: Path, data: Path | None, out: Path, device: str, unbounded: bool, adapter: str) -> Run:
+    return Run(path, data=data, out=out, device=device, unbounded=unbounded, adapter=adapter)
 
 
-def load(path: Path | str, *, device: str = "auto", unbounded: bool = False) -> Run:
+def load(path: Path | str, *, device: str = "auto", unbounded: bool = False, adapter: str = "") -> Run:
     """Open a trained run or checkpoint and load its weights; what cannot be used is refused here.
 
-    A run at a URL (s3://bucket/run, hf://owner/name) is fetched first, or found in the cache.
+    A run at a URL (s3://bucket/run, hf://owner/name) is fetched first, or found in the cache. `adapter` names the
+    dataset whose actions it is to give, where it was trained on several.
     """
-    run = find_run(path, device=device, unbounded=unbounded)
+    run = find_run(path, device=device, unbounded=unbounded, adapter=adapter)
     run.checkpoint  # noqa: B018 - loads
     return run
 
@@ -303,9 +339,10 @@ def open_run(
     device: str = "auto",
     *,
     unbounded: bool = False,
+    adapter: str = "",
 ) -> Run:
     """A trained run with the data it is examined on, both loaded and known to fit each other."""
-    run = Run(shipped.unpacked(path), data=data, out=out, device=device, unbounded=unbounded)
+    run = Run(shipped.unpacked(path), data=data, out=out, device=device, unbounded=unbounded, adapter=adapter)
     check_writable(run.out)
     run.split  # noqa: B018 - loads both
     return run

@@ -50,6 +50,7 @@ class Clip:
     features: Tensor | None = None  # (B, T, L, W), stored tokens that stand in for the frames
     proprio: Tensor | None = None  # (B, T, p), what the robot knows of itself
     far: Tensor | None = None  # (B, 3, h, w) uint8, a frame from elsewhere in the episode
+    sources: Tensor | None = None  # (B,) int64, which of several datasets each clip is from
 
     @property
     def size(self) -> int:

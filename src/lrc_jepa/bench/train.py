@@ -19,6 +19,7 @@ from lrc_jepa.arguments import parse
 from lrc_jepa.collective import rank, world_size
 from lrc_jepa.config import RunConfig, SigRegConfig
 from lrc_jepa.console import say, table
+from lrc_jepa.data.clips import Clips
 from lrc_jepa.data.store import Store
 from lrc_jepa.data.synthetic import synthetic_store
 from lrc_jepa.device import pick_device
@@ -99,6 +100,7 @@ class PlainSteps:
     """The plain step on the same clips, from the same weights."""
 
     def __init__(self, pieces: Pieces) -> None:
+        assert isinstance(pieces.clips, Clips)
         self.step = PlainStep(pieces.config, deepcopy(pieces.model), pieces.clips)
 
     def __call__(self, count: int) -> None:

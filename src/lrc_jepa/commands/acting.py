@@ -21,6 +21,8 @@ class ActingArgs:
     """auto, cpu or cuda."""
     unbounded: bool = False
     """Plan with a checkpoint that has no action bounds; without this it is refused."""
+    adapter: str = ""
+    """The dataset whose robot it acts for, where the run was trained on several."""
     plan: PlanConfig = PlanConfig()
     """The search; what is left out is as the run's own recipe says:"""
 

@@ -58,7 +58,7 @@ class DriveArgs(ActingArgs):
 
 def work(args: DriveArgs) -> dict[str, Any]:
     """Open, check, drive, and tell what came of it."""
-    run = open_run(args.run, args.data, None, args.device, unbounded=args.unbounded)
+    run = open_run(args.run, args.data, None, args.device, unbounded=args.unbounded, adapter=args.adapter)
     manifest = check(run, args)
     log = args.log or run.folder / DRIVEN
     check_writable(log.parent)
@@ -66,7 +66,12 @@ def work(args: DriveArgs) -> dict[str, Any]:
     settings.rate_for(run.checkpoint.deployment.describe())
     pairs = pairs_of(run.store, manifest)
     planner = PlannerProcess(
-        run.path, args.plan, device=args.device, unbounded=args.unbounded, threads=args.threads
+        run.path,
+        args.plan,
+        device=args.device,
+        unbounded=args.unbounded,
+        threads=args.threads,
+        adapter=run.adapter,
     )
     size = run.checkpoint.deployment.spec.image_size
     try:

@@ -26,6 +26,8 @@ class Examined:
     """Where rows and pictures go; left out: the run's folder."""
     device: str = "auto"
     """auto, cpu or cuda."""
+    adapter: str = ""
+    """The dataset whose actions are meant, where the run was trained on several; left out: that of --data."""
 
 
 def main(name: str, argv: list[str]) -> dict[str, Any]:
@@ -43,4 +45,4 @@ def main(name: str, argv: list[str]) -> dict[str, Any]:
 
     args: Any = parse(kind, argv, name, measuring.ABOUT, default, measuring.EXAMPLES)
     options = {f.name: getattr(args, f.name) for f in dataclasses.fields(measuring.Config)}
-    return measure(name, args.run, args.data, args.out, args.device, **options)
+    return measure(name, args.run, args.data, args.out, args.device, args.adapter, **options)

@@ -42,6 +42,8 @@ class ExportArgs:
     """Then reach the goals of this many held-out pairs with the run's model and with what was exported."""
     data: Path | None = None
     """Dataset of the pairs; left out: the one the run was trained on."""
+    adapter: str = ""
+    """The dataset whose robot it is for, where the run was trained on several; left out: that of --data."""
     overwrite: bool = False
     """Replace a folder that is already there."""
 
@@ -77,7 +79,7 @@ def export(args: ExportArgs) -> dict[str, Any]:
     from lrc_jepa.run import Run
     from lrc_jepa.shipped import unpacked
 
-    run = Run(unpacked(args.run), data=args.data, device="cpu")
+    run = Run(unpacked(args.run), data=args.data, device="cpu", adapter=args.adapter)
     out = args.out or run.folder / ("onnx-int8" if args.int8 else "onnx")
     check_writable(out.parent)
     if out.exists() and not args.overwrite:

@@ -45,6 +45,8 @@ class LabArgs:
     """Folders of ablations or nuisance, for the page."""
     quick: bool = False
     """Fewer frames, scenes and levels: a look in a minute or two."""
+    adapter: str = ""
+    """The dataset whose actions are meant, where the runs were trained on several."""
     place: Unprefixed[PlaceHere] = PlaceHere()
 
 
@@ -57,7 +59,7 @@ def main(argv: list[str]) -> dict[str, Any]:
     check_writable(args.out)
     check_shown([unpacked(run) for run in args.also], [args.theory] if args.theory else [])
     asked = Asked(args.pairs, args.quick)
-    plans = [work for path in args.runs for work in work_on(open_run(path), asked)]
+    plans = [work for path in args.runs for work in work_on(open_run(path, adapter=args.adapter), asked)]
     with ExitStack() as held:
         for home in {work.run.out for work in plans}:  # two laboratories would do the same twice
             held.enter_context(hold(home / "lab"))

@@ -50,7 +50,7 @@ def work(args: ServeArgs) -> dict[str, Any]:
 
     token = os.environ.get("LRC_SERVE_TOKEN", "")
     check_door(args.host, token)
-    run = load(args.run, device=args.device, unbounded=args.unbounded)
+    run = load(args.run, device=args.device, unbounded=args.unbounded, adapter=args.adapter)
     policy = run.policy(args.plan)
     check_planning(args.plan, policy.deployment.spec.history, policy.box)
     server = PolicyServer(lambda: Session(run, args.plan), metadata(run, args.plan), token)

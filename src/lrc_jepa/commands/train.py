@@ -13,7 +13,7 @@ from lrc_jepa.bounds import Count
 from lrc_jepa.config import RunConfig, RunSections
 from lrc_jepa.config_tree import to_dict
 from lrc_jepa.console import say, table
-from lrc_jepa.data.store import Store
+from lrc_jepa.data.datasets import Datasets
 from lrc_jepa.errors import BadInput
 from lrc_jepa.library import check_init, check_training, train, training_folder
 from lrc_jepa.objectives.terms import TERMS
@@ -44,8 +44,9 @@ class TrainArgs(RunSections):
     """world-system-size, such as tworoom-lrc-micro; may be left out where --config names it."""
     config: Decisive[Path | None] = None
     """A run, or a file with a configuration or part of one, YAML or JSON; options change what it says."""
-    data: Path | None = None
-    """Folder or URL of the dataset; left out: datasets/WORLD-clean."""
+    data: tuple[Path, ...] = ()
+    """Folder or URL of the dataset; left out: datasets/WORLD-clean. Several are trained on together, each with an
+    action adapter of its own, called as the folder is, or NAME in NAME=FOLDER."""
     out: Path | None = None
     """Folder or URL of the run; left out: runs/RECIPE."""
     init: Path | None = None
@@ -119,11 +120,11 @@ def work(args: TrainArgs) -> dict[str, Any]:
         tree = to_dict(args.resolve())
         say(json.dumps(tree, indent=2))
         return tree
-    config, store, run = prepare(args)
+    config, data, run = prepare(args)
     with training_bar(config) as watch:
         train(
             config,
-            store,
+            data,
             args.out or run.folder,
             init=args.init,
             resume=args.resume,
@@ -146,7 +147,7 @@ def work(args: TrainArgs) -> dict[str, Any]:
     }
 
 
-def prepare(args: TrainArgs) -> tuple[RunConfig, Store, Run]:
+def prepare(args: TrainArgs) -> tuple[RunConfig, Datasets, Run]:
     """The configuration, the data and the folder of a run, checked before anything is changed."""
     config = args.resolve()
     check_trackers(args.track)
@@ -155,9 +156,9 @@ def prepare(args: TrainArgs) -> tuple[RunConfig, Store, Run]:
     run = Run(training_folder(out, resume=resume, overwrite=overwrite))
     check_init(args.init, resume=resume)
     run.check_free(resume=resume, overwrite=overwrite)
-    store = Store(find_data(config, args.data, run if resume else None))
-    config = check_training(config, store, run, resume=resume, overwrite=overwrite, processes=args.nproc)
-    return config, store, run
+    data = Datasets.of(args.data or (run.datasets if resume else [find_data(config)]))
+    config = check_training(config, data, run, resume=resume, overwrite=overwrite, processes=args.nproc)
+    return config, data, run
 
 
 def dry_run(args: TrainArgs) -> dict[str, Any]:

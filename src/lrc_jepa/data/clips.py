@@ -11,6 +11,7 @@ import torch
 
 from lrc_jepa.arrays import Array, spans
 from lrc_jepa.config import ClipConfig
+from lrc_jepa.data.jpeg import JpegFrames
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
@@ -85,9 +86,36 @@ class Clips:
         self.episode_of = np.repeat(episodes, room)
         self.pixels: Array = store.pixels  # the memory map, until `hold` reads it
 
+    @property
+    def place(self) -> str:
+        """Where they are read from."""
+        return str(self.store.path)
+
+    @property
+    def block_width(self) -> int:
+        """A, the width of an action block."""
+        return int(self.store.action.shape[1] * self.config.frameskip)
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of all frames; none where features stand in for them."""
+        return 0 if "features" in self.columns else self.store.pixels.nbytes
+
+    @property
+    def decoded(self) -> bool:
+        """Whether reading takes a processor's time."""
+        return isinstance(self.pixels, JpegFrames)
+
     def hold(self) -> None:
         """Read all frames into memory."""
+        if isinstance(self.pixels, JpegFrames):
+            self.pixels.ahead(np.arange(len(self.store.pixels)))
         self.pixels = np.array(self.store.pixels)
+
+    def announce(self, clips: Array) -> None:
+        """Have frames from elsewhere fetched before they are read."""
+        if isinstance(self.pixels, JpegFrames) and "features" not in self.columns:
+            self.pixels.ahead(self.frame_rows(clips))
 
     def __len__(self) -> int:
         return len(self.starts)

@@ -21,13 +21,17 @@ def start(module: str) -> tuple[Link, subprocess.Popen[bytes]]:
     guard against being run twice.
     """
     link, other = Link.pair()
-    with other:
-        process = subprocess.Popen(
-            [sys.executable, "-m", module, str(other.fileno())],
-            pass_fds=[other.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-        )
+    try:
+        with other:
+            process = subprocess.Popen(
+                [sys.executable, "-m", module, str(other.fileno())],
+                pass_fds=[other.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+    except OSError:
+        link.close()
+        raise
     return link, process
 
 

@@ -29,6 +29,7 @@ from lrc_jepa.plan.goals import ReadoutGoal
 from lrc_jepa.runtime.box import hold
 
 TRIES = 3  # starts of a planner without a plan from it, before the loop gives up
+AGAIN = 1.0  # seconds until a start is tried again that the system refused
 WAITING = ("first frame", "first plan")  # a robot that does not move yet is not late
 
 
@@ -74,6 +75,7 @@ class Loop:
         )
         self._loading: float | None = None  # since when a planner is being started anew
         self._broken = False  # the planner has to be started anew
+        self._again = 0.0  # when, at the earliest
         self._tries = 0  # starts since the last plan
         self._trouble = ""
         self._distance: float | None = None
@@ -162,6 +164,8 @@ class Loop:
 
     def _hear(self) -> str:
         """Take in what the planner said; what is wrong with it."""
+        if self._broken:
+            return "planner does not start"
         try:
             for answer in self.planner.hear():
                 self._take_in(answer)
@@ -193,9 +197,17 @@ class Loop:
         return why
 
     def _mend(self) -> None:
-        """Start a planner anew that was given up: after an action is sent, as this takes its time."""
-        if self._broken:
-            self.planner.restart()
+        """Start a planner anew that was given up: after an action is sent, as this takes its time.
+
+        Where the system has no process to give it is tried again a little later.
+        """
+        if self._broken and self.clock.now() >= self._again:
+            try:
+                self.planner.restart()
+            except (OSError, RuntimeError) as error:  # no memory, files or threads left
+                self._again = self.clock.now() + AGAIN
+                self._give_up(f"planner does not start ({error})")
+                return
             self._loading, self._broken = self.clock.now(), False
 
     def _load(self, since: float) -> str:

@@ -101,10 +101,12 @@ class PlannerProcess:
         device: str = "auto",
         unbounded: bool = False,
         threads: int = 0,
+        adapter: str = "",
     ) -> None:
         """`run` is what `lrc_jepa.load` takes: a folder, a name that comes with the library, an address of a hub.
 
-        `plan` is the search, left out: the run's own; `threads` those of torch, 0: as many as it likes.
+        `plan` is the search, left out: the run's own; `threads` those of torch, 0: as many as it likes; `adapter`
+        the dataset whose robot it plans for, where the run was trained on several.
         """
         self._opening: Message = {
             "run": str(run) if on_hub(run) else str((shipped.find(run) or Path(run)).absolute()),
@@ -112,6 +114,7 @@ class PlannerProcess:
             "device": device,
             "unbounded": unbounded,
             "threads": threads,
+            "adapter": adapter,
         }
         self._number, self._facts = 0, dict[str, Any]()
         self._link: Link

@@ -33,7 +33,13 @@ def build_model(config: RunConfig) -> Model:
         raise BadInput(f"there is no model family {config.model.family!r}; there is {', '.join(MODELS)}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.train.seed)
-        return MODELS[config.model.family](config)
+        model = MODELS[config.model.family](config)
+    if config.adapters and not isinstance(model, Compact):
+        raise BadInput(
+            f"{config.system} is trained on one dataset at a time: an action adapter for each of several is for "
+            "systems with one vector a frame, such as lrc and lwm"
+        )
+    return model
 
 
 def count_parameters(model: nn.Module) -> dict[str, int]:

@@ -6,12 +6,17 @@ LRC-JEPA adds a context stream and a decoder (`models.lrc_jepa`).
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
+from typing import Self
+
 import torch
 from torch import Tensor, nn
 
-from lrc_jepa.config import RunConfig
+from lrc_jepa.config import ModelConfig, RunConfig
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models import fast_predictor
+from lrc_jepa.models.adapters import Adapter, Adapters
 from lrc_jepa.models.backbones import Frozen
 from lrc_jepa.models.base import Model
 from lrc_jepa.models.blocks import Projector
@@ -46,6 +51,7 @@ class Compact(Model):
     def __init__(self, config: RunConfig) -> None:
         super().__init__(config.model)
         model, clip = config.model, config.clip
+        self.infers = model.inverse > 0
         self.spec = Spec(
             history=clip.history,
             tokens=1,
@@ -56,18 +62,45 @@ class Compact(Model):
         )
         self.rollout = model.predictor.rollout
         self.g_z, self.g_p = self._projectors(config)
-        recurrent = model.predictor.kind == "gru"
-        self.action_encoder = (
-            nn.Identity()
-            if recurrent
-            else ActionEncoder(self.spec.action_dim, model.predictor.action_channels, model.latent)
-        )
-        self.predictor = build_predictor(model.predictor, self.spec.action_dim, model.latent, clip.history)
-        self.inverse = (
-            InverseHead(model.latent, model.inverse, self.spec.action_dim) if model.inverse else None
-        )
+        several, width = bool(config.adapters), self.spec.action_dim
+        self.action_encoder = nn.Identity() if several else self._action_encoder(model, width)
+        self.predictor = build_predictor(model.predictor, width, model.latent, clip.history)
+        self.inverse = None if several else self._inverse_head(model, width)
+        self.adapters = self._adapters(config) if several else None
         self.decoder: Decoder | None = None
         self._add_streams(config)
+
+    def _action_encoder(self, model: ModelConfig, width: int) -> nn.Module:
+        """g_a for blocks of this width; a recurrent predictor reads them as they are."""
+        if model.predictor.kind == "gru":
+            return nn.Identity()
+        return ActionEncoder(width, model.predictor.action_channels, model.latent)
+
+    def _inverse_head(self, model: ModelConfig, width: int) -> nn.Module | None:
+        return InverseHead(model.latent, model.inverse, width) if model.inverse else None
+
+    def _adapters(self, config: RunConfig) -> Adapters:
+        """An adapter for each of several datasets; `action_encoder` has nothing left to do until one is chosen.
+
+        What a recurrent predictor reads is made as wide as the widest blocks.
+        """
+        model, widest = config.model, self.spec.action_dim
+
+        def build(width: int) -> Adapter:
+            recurrent = model.predictor.kind == "gru"
+            encoder = nn.Linear(width, widest) if recurrent else self._action_encoder(model, width)
+            return Adapter(width, encoder, self._inverse_head(model, width))
+
+        return Adapters({name: w * config.clip.frameskip for name, w in config.adapters.items()}, build)
+
+    def alone(self, name: str) -> Self:
+        """The model with the action adapter of one of its datasets, as if it had no other; weights are shared."""
+        assert self.adapters is not None
+        adapter, model = self.adapters.named(name), copy(self)
+        model._modules = {name: part for name, part in self._modules.items() if name != "adapters"}
+        model.adapters, model.action_encoder, model.inverse = None, adapter.encoder, adapter.inverse
+        model.spec = replace(self.spec, action_dim=adapter.width)
+        return model
 
     def _add_streams(self, config: RunConfig) -> None:
         """What a model has beside z; here at most a decoder that reads z alone."""
@@ -163,17 +196,29 @@ class Compact(Model):
 
     def _shared(self, z: Tensor, clip: Clip) -> dict[str, Tensor]:
         """The fields every compact model fills."""
+        blocks, sources = clip.actions, clip.sources
+        if self.adapters is not None:
+            assert sources is not None
+            blocks = self.adapters.encode(blocks, sources)
         fields = {
             "z": z,
-            "z_pred": self._predict_clip(z[:, :-1], clip.actions),
+            "z_pred": self._predict_clip(z[:, :-1], blocks),
             "z_target": z[:, 1:],
             "actions": clip.actions,
             "episodes": clip.episodes,
         }
-        if self.inverse is not None:
+        if self.infers:
             pairs = torch.cat([z[:, :-1], z[:, 1:]], dim=-1).squeeze(2)  # (B, T-1, 2D)
-            fields["action_pred"] = self.inverse(pairs)
+            fields["action_pred"] = self._infer(pairs, sources)
         return fields
+
+    def _infer(self, pairs: Tensor, sources: Tensor | None) -> Tensor:
+        """[z_t, z_t+1] (B,T,2D) -> the blocks between them (B,T,A)."""
+        if self.adapters is not None and sources is not None:
+            return self.adapters.infer(pairs, sources)
+        assert self.inverse is not None
+        blocks: Tensor = self.inverse(pairs)
+        return blocks
 
     def _rebuild(self, z: Tensor, u: Tensor) -> Tensor:
         """z (B,T,N,D) and u (B,T,Q,D), Q may be 0 -> normalised pixels (B,T,3,h,w)."""
@@ -192,7 +237,7 @@ class Compact(Model):
 
     def provides(self) -> frozenset[str]:
         """Names of the `Outputs` fields this model fills."""
-        inverse = {"action_pred"} if self.inverse is not None else set()
+        inverse = {"action_pred"} if self.infers else set()
         decoder = {"recon", "pixels"} if self.decoder is not None else set()
         return frozenset({"z", "z_pred", "z_target", "actions", "episodes"} | inverse | decoder)
 

@@ -42,7 +42,7 @@ def ship(run: Run, name: str, home: Path) -> Path:
         )
     folder = home / name
     save_checkpoint(
-        folder, run.config, run.model, checkpoint.deployment, checkpoint.step, checkpoint.provenance
+        folder, checkpoint.config, run.model, checkpoint.deployments, checkpoint.step, checkpoint.provenance
     )
     origin = {
         "data": f"datasets/{line['world']}-{line['appearance']}",

@@ -32,13 +32,14 @@ def measure(
     data: Path | None = None,
     out: Path | None = None,
     device: str = "auto",
+    adapter: str = "",
     **options: Any,
 ) -> dict[str, Any]:
     """One experiment on one run; options that are left out are the run's own, or the experiment's."""
     experiment = EXPERIMENTS[name]
     measuring: Measuring = experiment.measuring
     config = measuring.Config(**{**own_options(measuring, path), **options})
-    run = open_run(path, data, out, device, unbounded=options.get("unbounded", False))
+    run = open_run(path, data, out, device, unbounded=options.get("unbounded", False), adapter=adapter)
     conclusion = experiment.showing.conclusion(examine(run, experiment, config))
     conclusion.show()
     say(f"rows in {run.results}; what is drawn lies beside them")

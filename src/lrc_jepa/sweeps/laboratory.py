@@ -39,6 +39,8 @@ class Examination:
     config: dict[str, Any]
     expected: float
     """Seconds."""
+    adapter: str = ""
+    """The dataset whose actions are meant, where the run was trained on several."""
 
     def done(self) -> bool:
         """Whether the run's newest checkpoint has such rows, and enough of them."""
@@ -54,7 +56,8 @@ class Examination:
 
     def _work(self) -> Work:
         config = from_dict(EXPERIMENTS[self.experiment].measuring.Config, self.config, self.part)
-        return work_of(open_run(self.run), self.experiment, self.part, config, self.expected)
+        run = open_run(self.run, adapter=self.adapter)
+        return work_of(run, self.experiment, self.part, config, self.expected)
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,9 @@ def work_of(run: Run, name: str, part: str, config: Any, seconds: float) -> Work
         seconds,
         partial(measuring.enough, config=config),
         measuring.same(config) if hasattr(measuring, "same") else {},
-        None if alone else Examination(run.path.absolute(), name, part, to_dict(config), seconds),
+        None
+        if alone
+        else Examination(run.path.absolute(), name, part, to_dict(config), seconds, run.adapter),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from lrc_jepa.collective import world_size
 from lrc_jepa.config import RunConfig
 from lrc_jepa.data.batches import order_batches
 from lrc_jepa.data.clips import Clips, Split
+from lrc_jepa.data.datasets import Datasets
 from lrc_jepa.data.deployment import Deployment
 from lrc_jepa.data.features import clip_columns
+from lrc_jepa.data.joined import AnyClips, joined
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import multiplies_bfloat16
@@ -24,9 +27,11 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.models import build_model
 from lrc_jepa.models.backbones import home_of
 from lrc_jepa.models.base import Model
+from lrc_jepa.models.compact import Compact
 from lrc_jepa.objectives import Objective
+from lrc_jepa.recipes import ANY_ACTIONS
 from lrc_jepa.training.distributed import check_shares, spread
-from lrc_jepa.training.health import HealthCheck
+from lrc_jepa.training.health import HealthCheck, JoinedHealth
 from lrc_jepa.training.initial import Initial, start_from
 from lrc_jepa.training.network import Network
 from lrc_jepa.training.optim import make_optimizer
@@ -39,14 +44,15 @@ class Pieces:
 
     config: RunConfig
     run: Path
-    clips: Clips
+    clips: AnyClips
     model: Model
     objective: Objective
     network: nn.Module
     """Model and objective as one module; DDP's once `fit` has begun on several processes."""
     optimizer: torch.optim.Optimizer
-    deployment: Deployment
-    health: HealthCheck
+    deployments: dict[str, Deployment]
+    """By the names of the datasets."""
+    health: JoinedHealth
     origin: dict[str, Any]
     steps: int
     device: torch.device
@@ -88,8 +94,8 @@ def check_data(config: RunConfig, store: Store) -> None:
             f"dataset {store.path} comes from {store.world}, the recipe is for {config.world}: "
             f"choose a recipe {store.world}-..., or robot-... for any data"
         )
-    width = store.action.shape[1]
-    if width != config.action_dim:
+    width, adapted = store.action.shape[1], config.adapters and config.world in ANY_ACTIONS
+    if width != config.action_dim and not adapted:
         raise BadInput(f"dataset {store.path} has {width} action dimensions, the run {config.action_dim}")
     side = config.model.encoder.image_size
     if store.image_size != side:
@@ -99,30 +105,57 @@ def check_data(config: RunConfig, store: Store) -> None:
         )
 
 
-def count_batches(config: RunConfig, store: Store) -> int:
-    """Batches that a dataset gives in an epoch; needs no model and no weights."""
-    check_data(config, store)
-    split = Split.by_episode(store, config.clip)
-    clips = Clips(store, split.train, config.clip, ActionNormalizer.fit(store, split.train))
-    return order_batches(clips.episode_of, config.train).per_epoch
+def count_batches(config: RunConfig, data: Store | Datasets) -> int:
+    """Batches that the data give in an epoch; needs no model and no weights."""
+    parts = []
+    for store in Datasets.of(data).stores.values():
+        check_data(config, store)
+        split = Split.by_episode(store, config.clip)
+        parts.append(Clips(store, split.train, config.clip, ActionNormalizer.fit(store, split.train)))
+    return order_batches(joined(parts).episode_of, config.train).per_epoch
+
+
+@dataclass(frozen=True)
+class Source:
+    """One dataset as a run sees it."""
+
+    clips: Clips
+    deployment: Deployment
+    health: HealthCheck
+    known: dict[str, str]
+    """Of its data, for the provenance."""
+
+    @classmethod
+    def of(cls, config: RunConfig, name: str, store: Store, model: Model) -> Source:
+        """`model` is the one that is trained, with the adapters of all datasets."""
+        split = Split.by_episode(store, config.clip)
+        spec = model.alone(name).spec if config.adapters and isinstance(model, Compact) else model.spec
+        deployment = Deployment.of(spec, store, split.train)
+        normalizer = deployment.normalizer
+        columns = clip_columns(store, model, config.model.proprio, config.model.proprio_dim)
+        heldout = Clips(store, split.heldout, config.clip, normalizer)
+        return cls(
+            clips=Clips(store, split.train, config.clip, normalizer, columns),
+            deployment=deployment,
+            health=HealthCheck.prepare(store, split, heldout),
+            known={"data": store.digest(), "split": split.digest(), "world": store.world},
+        )
 
 
 def assemble(
-    config: RunConfig, store: Store, run: Path, device: torch.device, init: Path | None = None
+    config: RunConfig, data: Store | Datasets, run: Path, device: torch.device, init: Path | None = None
 ) -> Pieces:
     """Build everything a run needs; whatever cannot work is refused here. `init` gives the first weights."""
-    check_data(config, store)
-    split = Split.by_episode(store, config.clip)
+    datasets = Datasets.of(data)
+    for store in datasets.stores.values():
+        check_data(config, store)
     model: Model = build_model(config).to(device)
-    initial = None if init is None else start_from(model, init)
-    deployment = Deployment.of(model.spec, store, split.train)
-    normalizer = deployment.normalizer
-    columns = clip_columns(store, model, config.model.proprio, config.model.proprio_dim)
-    clips = Clips(store, split.train, config.clip, normalizer, columns)
-    heldout = Clips(store, split.heldout, config.clip, normalizer)
+    initial = None if init is None else start_from(model, init, list(datasets.stores))
+    sources = {name: Source.of(config, name, store, model) for name, store in datasets.stores.items()}
+    clips = joined([source.clips for source in sources.values()])
     if len(clips) < config.train.batch_size:
         raise BadInput(
-            f"dataset {store.path} gives {len(clips)} training clips, fewer than one batch of "
+            f"dataset {clips.place} gives {len(clips)} training clips, fewer than one batch of "
             f"{config.train.batch_size}"
         )
     check_shares(config.train, world_size())
@@ -135,17 +168,22 @@ def assemble(
         objective=objective,
         network=Network(model, objective, config.train),
         optimizer=make_optimizer(model, config.train),
-        deployment=deployment,
-        health=HealthCheck.prepare(store, split, heldout),
-        origin=provenance(
-            data=store.digest(),
-            split=split.digest(),
-            world=store.world,
-            backbone=home_of(config.model.backbone),
-        )
+        deployments={name: source.deployment for name, source in sources.items()},
+        health=JoinedHealth({name: source.health for name, source in sources.items()}),
+        origin=provenance(**_known(sources, datasets), backbone=home_of(config.model.backbone))
         | ({} if initial is None else {"init": initial.to_json()}),
         initial=initial,
         steps=total_steps(config, order_batches(clips.episode_of, config.train).per_epoch),
         device=device,
         precision=choose_precision(config.train.precision, device),
     )
+
+
+def _known(sources: Mapping[str, Source], datasets: Datasets) -> dict[str, Any]:
+    """What the provenance says of the data: of each, where there are several."""
+    known = {name: source.known for name, source in sources.items()}
+    if len(known) == 1:
+        name, only = next(iter(known.items()))
+        return {**only, "dataset": name}
+    worlds = sorted({each["world"] for each in known.values()})
+    return {"data": datasets.digest(), "world": " ".join(worlds), "datasets": known}

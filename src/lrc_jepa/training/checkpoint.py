@@ -9,6 +9,7 @@ manifest.json       sha-256 of every file above, written last
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,10 @@ from lrc_jepa.folders import discard, name_aside, settle_all, whole_folder
 from lrc_jepa.models import build_model
 from lrc_jepa.models.backbones import found_from
 from lrc_jepa.models.base import Model
+from lrc_jepa.models.compact import Compact
 
 FORMAT = 2  # 1 had what is now `deployment` beside the rest, and did not name camera, rate and actions
+JOINED = 3  # has a deployment for each of several datasets
 REQUIRED = ("config.json", "model.safetensors")
 
 
@@ -39,11 +42,44 @@ class Checkpoint:
     path: Path
     config: RunConfig
     model: Model
-    deployment: Deployment
+    deployments: dict[str, Deployment]
+    """By the names of the datasets; one that was not written down is empty."""
     step: int
     provenance: dict[str, Any]
     digest: str
     """SHA-256 of the weights."""
+
+    @property
+    def deployment(self) -> Deployment:
+        """What the model must be used with, where it has the adapter of one dataset."""
+        return self.deployments[self._chosen("")]
+
+    def alone(self, adapter: str = "") -> Checkpoint:
+        """The checkpoint with the action adapter of one dataset; it need not be named where there is one."""
+        name = self._chosen(adapter)
+        if len(self.deployments) == 1:
+            return self
+        assert isinstance(self.model, Compact)
+        return replace(
+            self,
+            config=replace(self.config, adapters={}, action_dim=self.config.adapters[name]),
+            model=self.model.alone(name),
+            deployments={name: self.deployments[name]},
+            provenance={**self.provenance, **self.provenance["datasets"][name]},
+        )
+
+    def _chosen(self, adapter: str) -> str:
+        """The dataset that is meant, or one sentence that names those there are."""
+        known = list(self.deployments)
+        if adapter and adapter not in known:
+            there = ", ".join(filter(None, known)) or "one alone: leave out --adapter"
+            raise BadInput(f"{self.path} has no action adapter called {adapter!r}; it has {there}")
+        if not adapter and len(known) > 1:
+            raise BadInput(
+                f"{self.path} was trained on several datasets: say with --adapter whose actions are meant, "
+                f"{', '.join(known)}"
+            )
+        return adapter or known[0]
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -67,16 +103,18 @@ def save_checkpoint(
     path: Path,
     config: RunConfig,
     model: nn.Module,
-    deployment: Deployment,
+    deployments: Mapping[str, Deployment],
     step: int,
     origin: dict[str, Any],
     resume: dict[str, Tensor] | None = None,
 ) -> None:
-    """Write a whole checkpoint aside, then give it its name."""
+    """Write a whole checkpoint aside, then give it its name; `deployments` are by the names of the datasets."""
+    facts = {name: deployment.to_json() for name, deployment in deployments.items()}
+    joined = {"format": JOINED, "deployments": facts}
+    single = {"format": FORMAT, "deployment": next(iter(facts.values()))}
     described = {
-        "format": FORMAT,
+        **(joined if len(facts) > 1 else single),
         "config": to_dict(config),
-        "deployment": deployment.to_json(),
         "step": step,
         "provenance": origin,
     }
@@ -111,15 +149,15 @@ def verify(path: Path) -> dict[str, str]:
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint, or say in one sentence why it cannot be used."""
+    """Read a checkpoint with the adapters of all its datasets, or say in one sentence why it cannot be used."""
     manifest = verify(path)
     described = read_json(path / "config.json", f"checkpoint {path}")
-    if described.get("format") not in (1, FORMAT):
-        raise BadInput(f"checkpoint {path} has format {described.get('format')}, not {FORMAT} or before")
+    if described.get("format") not in (1, FORMAT, JOINED):
+        raise BadInput(f"checkpoint {path} has format {described.get('format')}, not {JOINED} or before")
     try:
         config = from_dict(RunConfig, described["config"], f"checkpoint {path}")
-        deployment = _deployment(described, path)
         step, origin = int(described["step"]), dict(described["provenance"])
+        deployments = _deployments(described, origin, path)
     except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
         raise BadInput(f"checkpoint {path}: config.json is not one of a checkpoint ({error!r})") from None
     backbone = found_from(config.model.backbone, origin.get("backbone", ""), path)
@@ -130,27 +168,35 @@ def load_checkpoint(path: Path) -> Checkpoint:
         raise BadInput(f"checkpoint {path}: model.safetensors cannot be read ({error})") from None
     except (RuntimeError, SafetensorError) as error:
         raise BadInput(f"checkpoint {path} does not fit its own config ({error})") from None
-    if model.spec != deployment.spec:
-        raise BadInput(f"checkpoint {path}: its spec {deployment.spec} is not its model's {model.spec}")
-    return Checkpoint(
+    checkpoint = Checkpoint(
         path=path,
         config=config,
         model=model.eval(),
-        deployment=deployment,
+        deployments=deployments,
         step=step,
         provenance=origin,
         digest=manifest["model.safetensors"],
     )
+    for name, deployment in deployments.items():
+        spec = checkpoint.alone(name).model.spec
+        if spec != deployment.spec:
+            raise BadInput(f"checkpoint {path}: its spec {deployment.spec} is not its model's {spec}")
+    return checkpoint
 
 
-def _deployment(described: dict[str, Any], path: Path) -> Deployment:
-    """What the model must be used with; format 1 has it beside the rest."""
-    if described["format"] == 1:
+def _deployments(described: dict[str, Any], origin: dict[str, Any], path: Path) -> dict[str, Deployment]:
+    """What the model must be used with, by the names of the datasets; format 1 has it beside the rest."""
+    if described["format"] == JOINED:
+        facts = described["deployments"]
+        if set(facts) != set(described["config"]["adapters"]) or set(facts) != set(origin["datasets"]):
+            raise BadInput(f"checkpoint {path}: its adapters are not those of its datasets")
+    elif described["format"] == 1:
         fields = {name: value for name, value in described.items() if name in Deployment.__dataclass_fields__}
+        facts = {origin.get("dataset", ""): fields}
     else:
-        fields = described["deployment"]
+        facts = {origin.get("dataset", ""): described["deployment"]}
     try:
-        return Deployment.from_json(fields)
+        return {name: Deployment.from_json(fields) for name, fields in facts.items()}
     except BadInput as error:
         raise BadInput(f"checkpoint {path}: {error}") from None
 

@@ -38,6 +38,7 @@ def random_clip(config: RunConfig, model: Model, clips: int) -> Clip:
         features=torch.randn(clips, frames, *stored) if stored else None,
         proprio=proprio,
         far=picture[:, 0] if config.clip.far else None,
+        sources=torch.zeros(clips, dtype=torch.int64) if config.adapters else None,
     )
 
 

@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from lrc_jepa.arrays import Array
 from lrc_jepa.config import TrainConfig
 from lrc_jepa.data.batches import Batches, order_batches, shard
-from lrc_jepa.data.clips import Clips
-from lrc_jepa.data.jpeg import JpegFrames
+from lrc_jepa.data.joined import AnyClips
 from lrc_jepa.types import Clip
 
 MOST_READERS = 4  # threads, unless more are asked for
@@ -45,7 +43,7 @@ def free_memory() -> int:
 class Feed:
     """The batches of a run, or this process's share of each."""
 
-    clips: Clips
+    clips: AnyClips
     config: TrainConfig
     device: torch.device
     rank: int = 0
@@ -54,10 +52,8 @@ class Feed:
     def hold_if_small(self) -> bool:
         """Read the frames into memory if they take no more than their share of what is free."""
         local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # each process of a machine holds a copy
-        size = 0 if "features" in self.clips.columns else self.clips.store.pixels.nbytes
-        fits = 0 < size * local <= self.config.memory * free_memory()
+        fits = 0 < self.clips.frame_bytes * local <= self.config.memory * free_memory()
         if fits:
-            self._announce(np.arange(len(self.clips.store.pixels)))
             self.clips.hold()
         return fits
 
@@ -66,20 +62,14 @@ class Feed:
         """Which clips each step sees."""
         return order_batches(self.clips.episode_of, self.config)
 
+    def ids(self, step: int) -> Array:
+        """The clips of one step that this process reads."""
+        return shard(self.order.ids(step), self.rank, self.world)
+
     def read(self, step: int) -> Clip:
         """The batch of one step."""
-        clip = self.clips.gather(shard(self.order.ids(step), self.rank, self.world))
+        clip = self.clips.gather(self.ids(step))
         return clip.map(torch.Tensor.pin_memory) if self.device.type == "cuda" else clip
-
-    def _announce(self, rows: Array) -> None:
-        """Have frames from elsewhere fetched before they are read."""
-        if isinstance(self.clips.pixels, JpegFrames):
-            self.clips.pixels.ahead(rows)
-
-    def _announce_step(self, step: int) -> None:
-        """The same for the frames of a step."""
-        if "features" not in self.clips.columns:
-            self._announce(self.clips.frame_rows(shard(self.order.ids(step), self.rank, self.world)))
 
     def place(self, clip: Clip) -> Clip:
         """Move a batch to the device without waiting for it."""
@@ -88,13 +78,13 @@ class Feed:
     @property
     def readers(self) -> int:
         """Threads that read: decoding takes a processor's time, memory and a raw array hardly any."""
-        decoded = isinstance(self.clips.pixels, JpegFrames)
-        return self.config.readers or (min(MOST_READERS, os.cpu_count() or 1) if decoded else 1)
+        decoding = min(MOST_READERS, os.cpu_count() or 1) if self.clips.decoded else 1
+        return self.config.readers or decoding
 
     def batches(self, start: int, stop: int) -> Generator[Clip, None, None]:
         """The batches of steps start..stop-1 in order, `prefetch` of them and one per reader read ahead."""
         for step in range(start, min(start + ANNOUNCED, stop)):
-            self._announce_step(step)
+            self.clips.announce(self.ids(step))
         if not self.config.prefetch:
             yield from (self.place(self.read(step)) for step in range(start, stop))
             return
@@ -106,7 +96,7 @@ class Feed:
                 for later in range(step + len(ahead), min(wanted, stop)):
                     ahead.append(pool.submit(self.read, later))
                 if step + ANNOUNCED < stop:
-                    self._announce_step(step + ANNOUNCED)
+                    self.clips.announce(self.ids(step + ANNOUNCED))
                 yield self.place(ahead.popleft().result())
         finally:
             pool.shutdown(wait=True, cancel_futures=True)

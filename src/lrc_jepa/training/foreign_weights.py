@@ -17,6 +17,7 @@ from torch import Tensor
 from lrc_jepa.bounds import Count
 from lrc_jepa.config import EncoderConfig, PredictorConfig, RunConfig
 from lrc_jepa.data.clips import Split
+from lrc_jepa.data.datasets import name_of
 from lrc_jepa.data.deployment import Deployment
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
@@ -57,10 +58,10 @@ def save_foreign(checkpoint: Path, config: RunConfig, model: Model, store: Store
     """Write the checkpoint; its action normaliser and bounds are those of the dataset's training episodes."""
     split = Split.by_episode(store, config.clip)
     deployment = Deployment.of(model.spec, store, split.train)
-    origin = provenance(
-        data=store.digest(), split=split.digest(), world=store.world, weights=file_digest(weights)
-    )
-    save_checkpoint(checkpoint, config, model, deployment, 0, origin)
+    name = name_of(store.place)
+    known = {"data": store.digest(), "split": split.digest(), "world": store.world, "dataset": name}
+    origin = provenance(**known, weights=file_digest(weights))
+    save_checkpoint(checkpoint, config, model, {name: deployment}, 0, origin)
 
 
 def read_state_dict(path: Path) -> dict[str, Tensor]:

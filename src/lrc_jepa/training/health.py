@@ -18,6 +18,7 @@ from lrc_jepa.data.quantities import CIRCLE, measured
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import device_of
 from lrc_jepa.models.base import Model
+from lrc_jepa.models.compact import Compact
 from lrc_jepa.objectives.sigreg import GAUSSIAN_FLOOR, sigreg
 from lrc_jepa.readout import Readout, effective_rank, r_squared, rank_correlation
 from lrc_jepa.training.streams import frame_streams
@@ -146,6 +147,26 @@ class HealthCheck:
             }
         finally:
             model.train(training)
+
+
+@dataclass(frozen=True)
+class JoinedHealth:
+    """The same on every dataset of a run, by their names: the first one's figures under their own names."""
+
+    checks: dict[str, HealthCheck]
+
+    @property
+    def left_out(self) -> int:
+        """Held-out episodes that are shorter than a clip."""
+        return sum(check.clips.left_out for check in self.checks.values())
+
+    def __call__(self, model: Model, config: SigRegConfig) -> dict[str, float]:
+        """All figures."""
+        if not isinstance(model, Compact) or model.adapters is None:
+            (check,) = self.checks.values()
+            return check(model, config)
+        first, *others = ((name, check(model.alone(name), config)) for name, check in self.checks.items())
+        return first[1] | {f"{key}@{name}": value for name, found in others for key, value in found.items()}
 
 
 def collapse_alarm(figures: dict[str, float], step: int) -> str | None:

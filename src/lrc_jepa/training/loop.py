@@ -110,8 +110,8 @@ def _batches(pieces: Pieces, feed: Feed, start: int) -> Generator[Clip, None, No
     try:
         yield from feed.batches(start, pieces.steps)
     except OSError as error:
-        where, reason = pieces.clips.store.path, error.strerror or str(error)
-        raise BadInput(f"cannot read {where}: {reason}; {last_good(pieces.run)}") from None
+        reason = error.strerror or str(error)
+        raise BadInput(f"cannot read {pieces.clips.place}: {reason}; {last_good(pieces.run)}") from None
 
 
 def _examine(pieces: Pieces, log: MetricsLog, clip: Clip, step: int, watch: Watcher) -> None:

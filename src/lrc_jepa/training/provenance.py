@@ -16,7 +16,7 @@ from lrc_jepa import __version__
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
-def provenance(**known: str) -> dict[str, Any]:
+def provenance(**known: Any) -> dict[str, Any]:
     """What is known of the data, and with which code and versions this process runs."""
     commit, changed = source_commit(PACKAGE)
     return {

@@ -57,7 +57,7 @@ def save_run(pieces: Pieces, step: int) -> None:
             pieces.run / "checkpoints" / f"{step:08d}",
             pieces.config,
             pieces.model,
-            pieces.deployment,
+            pieces.deployments,
             step,
             pieces.origin,
             resume,
