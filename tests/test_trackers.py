@@ -1,17 +1,21 @@
 """Services that figures are sent to: W&B itself in offline mode, the others by a stand-in of their package."""
 
+import io
 import json
 import struct
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import wandb
 from conftest import DEBUG
+from PIL import Image
 from test_cli import refused
 
 import lrc_jepa
 from lrc_jepa.errors import Interrupted
+from lrc_jepa.evaluate.films import film
 from lrc_jepa.extras import install
 from lrc_jepa.training import loop
 from lrc_jepa.training.progress import Progress
@@ -28,6 +32,10 @@ class StandIn:
     def log(self, run, figures, step):
         for name, value in figures.items():
             self.runs[run].append((step, name, value))
+
+    def measure(self, run, metrics):
+        for m in metrics:
+            self.log(run, {m.key: m.value}, m.step)
 
     def describe(self, run, params):
         """What mlflow does with parameters: so many at once, and none may change."""
@@ -49,6 +57,7 @@ def trackio(kept):
         init=init,
         log=lambda figures, step: kept.log(kept.open, figures, step),
         finish=lambda: kept.ended.append(kept.open),
+        Video=lambda path, format: path,
     )
 
 
@@ -73,8 +82,10 @@ def mlflow(kept):
 
         def log_batch(self, run, metrics=(), params=()):
             kept.describe(run, params)
-            for m in metrics:
-                kept.log(run, {m.key: m.value}, m.step)
+            kept.measure(run, metrics)
+
+        def log_artifact(self, run, path, folder):
+            kept.log(run, {"imagined": path}, int(path[-12:-4]))
 
         def set_terminated(self, run):
             kept.ended.append(run)
@@ -115,6 +126,11 @@ def test_a_resumed_run_goes_on_in_the_same_place_without_doubled_steps(
     assert sorted((step, figure) for step, figure, _ in told if figure == "train/total") == expected
     places = [(step, figure) for step, figure, _ in told]
     assert len(places) == len(set(places)) and any(figure.startswith("health/") for _, figure in places)
+    films = [(step, path) for step, figure, path in told if figure == "imagined"]
+    assert [step for step, _ in films] == sorted(
+        {step for step, name in places if name.startswith("health/")}
+    )
+    assert all(Image.open(path).n_frames > 1 for _, path in films)
     config = kept.configs[run]
     assert (config.get("train") or {"lr": float(config.get("train.lr", 0))})["lr"] == DEBUG.train.lr
     lrc_jepa.train(DEBUG, store, tmp_path / "run", overwrite=True)
@@ -133,19 +149,44 @@ def test_wandb_offline(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
     monkeypatch.setenv("WANDB__SERVICE_WAIT", "250")  # seconds: a busy machine takes its time to start it
-    seen = []
+    seen, drawn = [], tmp_path / "drawn.gif"
+    film(
+        drawn,
+        {"now": np.arange(3, dtype=np.uint8)[:, None, None, None].repeat(8, 1).repeat(8, 2).repeat(3, 3)},
+    )
     for first in (1, 3):  # the second goes on: steps 3 and 4 alone are new, though 1 to 4 are told
         with tracking(["wandb"], tmp_path, DEBUG, seen.append) as watch:
             for step in range(1, first + 2):
                 watch(Progress(step, 8, losses={"total": 1.0 / step}))
+                watch(Progress(step, 8, film=drawn) if step == first + 1 else Progress(step, 8))
         known = json.loads((tmp_path / "tracking.json").read_text())["wandb"]
-        assert known["sent"] == {"train": first + 1}
+        assert known["sent"] == {"train": first + 1, "films": first + 1}
     wandb.teardown()  # its service has written everything once it has ended
     kept = sorted((tmp_path / "wandb").glob("offline-run-*"))
     # Named by the second in which they began, and numbered where that is the same.
     assert len(kept) == 2 and all(f"-{known['id']}" in folder.name for folder in kept)
     steps = [sorted(history_steps(next(folder.glob("*.wandb")))) for folder in kept]
-    assert steps == [[1, 2], [3, 4]] and len(seen) == 6
+    assert steps == [[1, 2], [3, 4]] and len(seen) == 12
+    videos = [list((folder / "files" / "media" / "videos").glob("imagined_*.gif")) for folder in kept]
+    assert [[path.read_bytes() for path in of_run] for of_run in videos] == [[drawn.read_bytes()]] * 2
+
+
+def test_tensorboard_shows_films_beside_its_curves(store, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = lrc_jepa.train(DEBUG, store, tmp_path / "run", track=["tensorboard"])
+    curves, films = (
+        EventAccumulator(str(run.folder / place)) for place in ("tensorboard", "tensorboard/films")
+    )
+    for events in (curves, films):
+        events.Reload()
+    assert "train/total" in curves.Tags()["scalars"] and films.Tags()["scalars"] == []
+    shown = films.Images("imagined")
+    assert [event.step for event in shown] == [e.step for e in curves.Scalars("health/effective_rank")]
+    picture = Image.open(io.BytesIO(shown[-1].encoded_image_string))
+    assert picture.format == "GIF" and picture.n_frames > 1 and picture.size == (3 * 132 - 4, 146)
+    weights = lrc_jepa.train(DEBUG, store, tmp_path / "other").checkpoint.digest
+    assert run.checkpoint.digest == weights  # looking changes nothing
 
 
 def history_steps(path):
@@ -177,6 +218,10 @@ class Flaky:
     def log(self, step, figures):
         self._answer("log")
         self.told += [(step, name) for name in figures]
+
+    def film(self, step, path):
+        self._answer("log")
+        self.told.append((step, "films/imagined"))
 
     def finish(self):
         self.finished += 1
@@ -219,7 +264,11 @@ def test_a_run_goes_on_without_its_service_and_sends_everything_when_it_is_resum
     service.down = set()
     lrc_jepa.train(DEBUG, store, tmp_path / "run", track=["trackio"], resume=True)
     recorded = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    steps = [(r["step"], r["kind"]) for r in recorded if r["kind"] in ("train", "health")]
+    steps = [
+        (r["step"], kind)
+        for r in recorded
+        for kind in {"train": ["train"], "health": ["health", "films"]}.get(r["kind"], [])
+    ]
     assert list(dict.fromkeys((step, name.partition("/")[0]) for step, name in service.told)) == steps
     before = list(service.told)
     lrc_jepa.train(DEBUG, store, tmp_path / "run", track=["trackio"], resume=True)
@@ -231,7 +280,10 @@ def test_what_is_not_known_or_not_installed_is_refused_before_anything_is_made(
 ):
     words = ("train", "tworoom-lrc-debug", "--data", store.path, "--out", tmp_path / "run", "--track")
     refused(
-        *words, "dance", capsys=capsys, match="there is no tracker 'dance'; there is wandb, mlflow, trackio"
+        *words,
+        "dance",
+        capsys=capsys,
+        match="there is no tracker 'dance'; there is wandb, mlflow, trackio, tensorboard",
     )
     monkeypatch.setitem(sys.modules, "trackio", None)
     refused(*words, "trackio", capsys=capsys, match=install("trackio"))

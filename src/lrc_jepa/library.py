@@ -19,6 +19,7 @@ from lrc_jepa.data.datasets import Datasets, Given
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import pick_device
 from lrc_jepa.errors import BadInput, Interrupted
+from lrc_jepa.evaluate.training_films import Filming
 from lrc_jepa.plan.planners import check_planning
 from lrc_jepa.plan.problem import Box
 from lrc_jepa.recipes import ANY_ACTIONS, get_recipe, reported_name
@@ -169,7 +170,7 @@ def train(
     `watch` is told of losses, health and warnings on the way. An interrupted run goes on with `resume`, to
     the same numbers. Where `out` is a URL the run is trained in a folder of the cache and sent checkpoint by
     checkpoint; `resume` goes on from there on any machine. Under torchrun every process calls this. `track` names services that losses and health
-    are sent to besides: wandb, mlflow, trackio.
+    and films of what the model imagines are sent to besides: wandb, mlflow, trackio, and tensorboard for the films alone.
     """
     check_init(init, resume=resume)
     config = get_recipe(config) if isinstance(config, str) else config
@@ -206,7 +207,7 @@ def train(
                 fit(
                     pieces,
                     resume=resume,
-                    watch=all_watch,
+                    watch=Filming(pieces, all_watch) if track else all_watch,
                     around=partial(_recorded, run, config, datasets, began),
                     saved=_sender(run, url, pieces.steps, watch) if url else lambda step: None,
                 )

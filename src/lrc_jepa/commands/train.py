@@ -65,7 +65,8 @@ class TrainArgs(RunSections):
     device: str = "auto"
     """auto, cpu or cuda."""
     track: tuple[str, ...] = ()
-    """Services that losses and health are sent to besides: wandb, mlflow, trackio."""
+    """Services that losses, health and films of what the model imagines are sent to besides: wandb, mlflow, trackio;
+    tensorboard has its curves anyway, and is sent the films."""
     nproc: Count = 1
     """Processes on this machine that share each batch; the short form of torchrun."""
 

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 from lrc_jepa.console import warn
 from lrc_jepa.extras import here
 from lrc_jepa.files import write_bytes
@@ -71,6 +73,16 @@ class Board:
         """Add numbers at a step."""
         drawn = [self._summary.Value(tag=name, simple_value=value) for name, value in values.items()]
         self._add(step, summary=self._summary(value=drawn))
+        self._file.flush()
+
+    def picture(self, step: int, name: str, path: Path) -> None:
+        """Add a picture, moving or not, at a step."""
+        with Image.open(path) as opened:
+            width, height = opened.size
+        encoded = self._summary.Image(
+            height=height, width=width, colorspace=3, encoded_image_string=path.read_bytes()
+        )
+        self._add(step, summary=self._summary(value=[self._summary.Value(tag=name, image=encoded)]))
         self._file.flush()
 
     def close(self) -> None:

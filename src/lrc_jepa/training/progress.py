@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,8 @@ class Progress:
     warning: str | None = None
     note: str | None = None
     """Something to know that is no warning."""
+    film: Path | None = None
+    """What the model imagines at this step, as a GIF."""
 
 
 Watcher = Callable[[Progress], None]

@@ -25,9 +25,9 @@ from lrc_jepa.files import read_json, write_json
 from lrc_jepa.training.log import read_metrics
 from lrc_jepa.training.progress import Progress, Watcher
 
-TRACKERS = ("wandb", "mlflow", "trackio")
+TRACKERS = ("wandb", "mlflow", "trackio", "tensorboard")
 """Packages, each with a file here, and in it a `Run`."""
-SENT, METRICS = "tracking.json", "metrics.jsonl"
+SENT, METRICS, FILMS = "tracking.json", "metrics.jsonl", "films"
 LONGEST_PAUSE = 64  # figures between two tries of a service that fails
 
 
@@ -53,6 +53,9 @@ class Tracker(Protocol):
     def log(self, step: int, figures: dict[str, float]) -> None:
         """Send figures of a step."""
 
+    def film(self, step: int, path: Path) -> None:
+        """Send a film of a step, a GIF."""
+
     def finish(self) -> None:
         """Send what is left."""
 
@@ -71,12 +74,14 @@ class Figures:
 
     step: int
     kind: str
-    """train or health."""
+    """train, health or films."""
     values: dict[str, float]
+    film: Path | None = None
+    """In place of values."""
 
 
 class Sender:
-    """A watcher that sends losses and health to one service. What cannot be sent waits, and the run goes on."""
+    """A watcher that sends losses, health and films to one service. What cannot be sent waits, and the run goes on."""
 
     def __init__(
         self,
@@ -103,6 +108,8 @@ class Sender:
         for kind, values in (("train", progress.losses), ("health", progress.health)):
             if values:
                 self._queue(Figures(progress.step, kind, values))
+        if progress.film is not None:
+            self._queue(Figures(progress.step, FILMS, {}, progress.film))
         if self._pause:
             self._pause -= 1
         else:
@@ -129,7 +136,10 @@ class Sender:
         tracker = self._tracker = self._tracker or self._open()
         while self._waiting:
             figures = self._waiting[0]
-            tracker.log(figures.step, {f"{figures.kind}/{n}": v for n, v in figures.values.items()})
+            if figures.film is None:
+                tracker.log(figures.step, {f"{figures.kind}/{n}": v for n, v in figures.values.items()})
+            else:
+                tracker.film(figures.step, figures.film)
             self._waiting.popleft()
             self._sent[figures.kind] = figures.step
             self._keep()
@@ -151,14 +161,16 @@ class Sender:
 
 
 def _recorded(folder: Path) -> list[Figures]:
-    """The figures of a run so far."""
-    return [
+    """The figures and films of a run so far, by their steps."""
+    told = [
         Figures(
             r["step"], r["kind"], {n: v for n, v in r.items() if n != "step" and isinstance(v, int | float)}
         )
         for r in read_metrics(folder / METRICS)
         if r.get("kind") in ("train", "health") and isinstance(r.get("step"), int)
     ]
+    films = [Figures(int(path.stem[5:]), FILMS, {}, path) for path in (folder / FILMS).glob("step-*.gif")]
+    return sorted(told + films, key=lambda figures: figures.step)
 
 
 def _senders(names: Sequence[str], folder: Path, config: RunConfig) -> list[Sender]:

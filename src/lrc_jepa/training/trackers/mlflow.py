@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from lrc_jepa.extras import need
@@ -49,6 +50,10 @@ class Run(Tracker):
         """Send figures of a step."""
         now = int(time.time() * 1000)
         self._client.log_batch(self.id, metrics=[self._metric(k, v, now, step) for k, v in figures.items()])
+
+    def film(self, step: int, path: Path) -> None:
+        """Keep a film among the run's artifacts: its name says the step."""
+        self._client.log_artifact(self.id, str(path), "films")
 
     def finish(self) -> None:
         """Send what is left."""

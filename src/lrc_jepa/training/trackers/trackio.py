@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from pathlib import Path
 
 from lrc_jepa.extras import need
 from lrc_jepa.training.trackers import Tracked, Tracker
@@ -25,6 +26,10 @@ class Run(Tracker):
     def log(self, step: int, figures: dict[str, float]) -> None:
         """Send figures of a step."""
         self._trackio.log(figures, step=step)
+
+    def film(self, step: int, path: Path) -> None:
+        """Send a film of a step."""
+        self._trackio.log({"imagined": self._trackio.Video(str(path), format="gif")}, step=step)
 
     def finish(self) -> None:
         """Send what is left."""

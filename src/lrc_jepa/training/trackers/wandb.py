@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from lrc_jepa.extras import need
 from lrc_jepa.training.trackers import Tracked, Tracker
@@ -13,6 +14,7 @@ class Run(Tracker):
 
     def __init__(self, run: Tracked) -> None:
         wandb = need("wandb", "tracking with wandb")
+        self._video = wandb.Video
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "lrc-jepa"),
             name=run.name,
@@ -26,6 +28,10 @@ class Run(Tracker):
     def log(self, step: int, figures: dict[str, float]) -> None:
         """Send figures of a step."""
         self._run.log(figures, step=step)
+
+    def film(self, step: int, path: Path) -> None:
+        """Send a film of a step."""
+        self._run.log({"imagined": self._video(str(path), format="gif")}, step=step)
 
     def finish(self) -> None:
         """Send what is left."""
