@@ -10,6 +10,7 @@ from lrc_jepa.collective import alone
 from lrc_jepa.data.clips import Split
 from lrc_jepa.evaluate.films import film
 from lrc_jepa.evaluate.openloop import decoded_strips, long_clips
+from lrc_jepa.models.compact import Compact
 from lrc_jepa.protocols import Factored
 from lrc_jepa.training.assemble import Pieces
 from lrc_jepa.training.progress import Progress, Watcher
@@ -22,9 +23,10 @@ class Filming:
 
     def __init__(self, pieces: Pieces, watch: Watcher) -> None:
         self.pieces, self.watch = pieces, watch
-        store, clip = pieces.health.store, pieces.config.clip
-        heldout = Split.by_episode(store, clip).heldout
-        self.clips = long_clips(store, heldout, pieces.model.spec, pieces.clips.normalizer, BLOCKS)
+        self.name, check = next(iter(pieces.health.checks.items()))  # the first dataset speaks for the run
+        heldout = Split.by_episode(check.store, pieces.config.clip).heldout
+        known = pieces.deployments[self.name]
+        self.clips = long_clips(check.store, heldout, known.spec, known.normalizer, BLOCKS)
 
     def __call__(self, progress: Progress) -> None:
         """Tell what is told, and after an examination of the film."""
@@ -43,6 +45,8 @@ class Filming:
     def make(self, step: int) -> Path | None:
         """The film of the first held-out clip, or None: of a model that cannot draw, or data too short."""
         model = self.pieces.model
+        if isinstance(model, Compact) and model.adapters is not None:
+            model = model.alone(self.name)
         if self.clips is None or not isinstance(model, Factored):
             return None
         training = model.training
