@@ -1,10 +1,12 @@
 """The loop at a fixed rate: what it asks the planner, and what it does in the period in which something fails."""
 
 import threading
+from collections import deque
 
 import numpy as np
 import pytest
 from driving import BLOCK, GOAL, Desk
+from forked import in_child
 
 from lrc_jepa.deploy.log import Log
 from lrc_jepa.deploy.planner import Seen
@@ -273,6 +275,21 @@ def test_ten_thousand_periods_on_a_told_clock_with_a_fault_in_every_hundred():
     summary = desk.run()
     assert summary.periods == 10_000 and summary.late_unhandled == 0 and summary.late > 99
     assert set(FAULTS) <= set(summary.why)
+
+
+def replanned(count):
+    """A drive of so many plans, a block each, where nothing but the loop could keep anything."""
+    desk = Desk(blocks=1, actions=BLOCK * count)
+    desk.loop.log.put = lambda line: None
+    desk.planner.heard, desk.robot.sent = deque(maxlen=4), deque(maxlen=4)
+    return desk.run().plans
+
+
+def test_ten_thousand_plans_take_no_memory():
+    """But the newest latencies, 32 bytes each."""
+    ended = in_child(lambda: replanned(10_000))
+    assert not ended.error and ended.answer >= 10_000
+    assert ended.grew < 4_000_000
 
 
 def test_the_log_has_a_checked_line_for_every_period(tmp_path):
