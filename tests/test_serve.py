@@ -25,6 +25,7 @@ from lrc_jepa.data.deployment import last_part
 from lrc_jepa.data.frames import side_by_side
 from lrc_jepa.errors import BadInput
 from lrc_jepa.run import load
+from lrc_jepa.serve import server as server_module
 from lrc_jepa.serve.server import CLIENTS, PolicyServer, check_door
 from lrc_jepa.serve.session import Session, metadata
 from lrc_jepa.wire import pack, unpack
@@ -350,3 +351,19 @@ def test_the_client_needs_no_torch():
 def test_the_command_serves_for_as_long_as_it_is_told(run, capsys):
     code, out, _ = lrc("serve", run, "--port", 0, "--seconds", 0.01, "--json", capsys=capsys)
     assert code == 0 and json.loads(out)["answered"] == 0
+
+
+def test_failures_that_are_all_different_are_not_told_without_end(monkeypatch):
+    """Every client gets its sentence; neither the memory nor the screen of whoever serves fills up."""
+
+    class Broken:
+        def infer(self, observation):
+            raise RuntimeError(f"number {observation['n']}")
+
+    told = []
+    monkeypatch.setattr(server_module, "warn", told.append)
+    server = PolicyServer(Broken, {})
+    said = [server._answer(Broken(), pack({"n": number})) for number in range(3 * server_module.WARNED)]
+    server.close()
+    assert said[-1] == f"the policy failed (RuntimeError: number {3 * server_module.WARNED - 1})"
+    assert len(set(said)) == len(said) == server.refused and told == said[: server_module.WARNED]

@@ -25,6 +25,7 @@ from lrc_jepa.wire import LARGEST, pack, unpack_table
 CLIENTS = 16  # at a time
 SHORTEST = 16  # letters of a token
 LONGEST = 300  # letters of a reason
+WARNED = 100  # different failures that are told here: a client could make up any number
 
 
 def check_door(host: str, token: str) -> None:
@@ -123,10 +124,10 @@ class PolicyServer:
             return self._failure(error)
 
     def _failure(self, error: Exception) -> str:
-        """What went wrong, in one sentence; whoever runs the server is told it too, and once."""
+        """What went wrong, in one sentence; whoever runs the server is told it too, once, and not without end."""
         reason = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")[:LONGEST]
         sentence = f"the policy failed ({reason})"
-        if sentence not in self._warned:
+        if sentence not in self._warned and len(self._warned) < WARNED:
             self._warned.add(sentence)
             warn(sentence)
         return sentence
