@@ -7,7 +7,7 @@ import shutil
 import pytest
 from test_cli import refused
 
-from lrc_jepa.bounds import Range
+from lrc_jepa.bounds import Range, check
 from lrc_jepa.config import ClipConfig, EncoderConfig, ModelConfig, ObjectiveConfig, PlanConfig, TrainConfig
 from lrc_jepa.config_tree import differences, from_dict, to_dict, with_value
 from lrc_jepa.errors import BadInput
@@ -168,6 +168,13 @@ def test_python_and_files_are_held_to_the_same_bounds():
     plain["train"]["keep"] = 0
     with pytest.raises(BadInput, match=r"^config\.train\.keep must be at least 1, not 0$"):
         from_dict(type(recipe), plain)
+
+
+def test_a_word_for_a_table_is_refused():
+    with pytest.raises(BadInput, match=r"weights must be names with values, not 'reconstruction 5'"):
+        ObjectiveConfig(weights="reconstruction 5")
+    with pytest.raises(BadInput, match=r"must be a list, not 'ab'"):
+        check(tuple[int, ...], "ab", "levels")
 
 
 def test_ranges_say_what_they_hold():

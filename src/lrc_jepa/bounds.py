@@ -71,12 +71,24 @@ def check(hint: Any, value: Any, name: str) -> None:
         elif origin is typing.Literal and value not in parts:
             raise BadInput(f"{name} must be one of {', '.join(map(str, parts))}, not {value!r}")
         elif origin is dict:
-            for key, item in value.items():
-                check(parts[1], item, f"{name}.{key}")
+            _check_table(parts[1], value, name)
         elif origin is tuple:
-            inner = [parts[0]] * len(value) if parts[-1] is ... else parts
-            for part, item in zip(inner, value, strict=False):
-                check(part, item, name)
+            _check_list(parts, value, name)
+
+
+def _check_table(hint: Any, value: Any, name: str) -> None:
+    if not isinstance(value, dict):
+        raise BadInput(f"{name} must be names with values, not {value!r}; {name}.NAME is one of them")
+    for key, item in value.items():
+        check(hint, item, f"{name}.{key}")
+
+
+def _check_list(hints: tuple[Any, ...], value: Any, name: str) -> None:
+    if not isinstance(value, list | tuple):
+        raise BadInput(f"{name} must be a list, not {value!r}")
+    inner = [hints[0]] * len(value) if hints[-1] is ... else hints
+    for hint, item in zip(inner, value, strict=False):
+        check(hint, item, name)
 
 
 def plain_type(hint: Any) -> Any:
