@@ -367,3 +367,19 @@ def test_failures_that_are_all_different_are_not_told_without_end(monkeypatch):
     server.close()
     assert said[-1] == f"the policy failed (RuntimeError: number {3 * server_module.WARNED - 1})"
     assert len(set(said)) == len(said) == server.refused and told == said[: server_module.WARNED]
+
+
+def test_of_two_at_the_door_at_once_only_one_comes_in():
+    """Both were let through while one place was left; the second is sent away before it has a session."""
+    sent_away = []
+
+    class AtTheDoor:
+        async def close(self, code, reason):
+            sent_away.append((code, reason))
+
+    server = PolicyServer(lambda: pytest.fail("there is no room for a session"), {})
+    server.clients = CLIENTS
+    asyncio.run(server._talk(AtTheDoor()))
+    server.close()
+    assert sent_away == [(1013, f"{CLIENTS} clients are here already")]
+    assert server.clients == CLIENTS

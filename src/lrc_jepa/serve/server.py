@@ -92,6 +92,9 @@ class PolicyServer:
         """One client, from opening to closing."""
         self.clients += 1
         try:
+            if self.clients > CLIENTS:  # several were at the door at once
+                await connection.close(1013, f"{CLIENTS} clients are here already")
+                return
             session = await self._think(self._session)
             await connection.send(pack(self._metadata))
             async for message in connection:
