@@ -85,7 +85,14 @@ def folder(run, store, published, theory, tmp_path, monkeypatch):
     """What the pages take for granted."""
     for name in ("first", "lrc", "lwm", "large", "ablate-q"):
         shutil.copytree(run, tmp_path / "runs" / name)
-    for name in ("datasets/tworoom-clean", "datasets/mine", "DATASET", "monday", "tuesday"):
+    for name in (
+        "datasets/tworoom-clean",
+        "datasets/mine",
+        "datasets/theirs",
+        "DATASET",
+        "monday",
+        "tuesday",
+    ):
         shutil.copytree(store.path, tmp_path / name)
     drop(store, tmp_path / "one", range(1, store.episodes))
     merge([store, Store(tmp_path / "one")], tmp_path / "twice")  # its last episode is its first once more

@@ -163,7 +163,7 @@ def test_a_checkpoint_without_resume_state_says_so(data, whole, tmp_path):
     run = copied(whole, tmp_path, without=(8, 6, 4))
     pieces = pieces_of(eight_steps(), data, run)
     path = run / "checkpoints" / "00000004"
-    save_checkpoint(path, pieces.config, pieces.model, pieces.deployment, 4, pieces.origin)
+    save_checkpoint(path, pieces.config, pieces.model, pieces.deployments, 4, pieces.origin)
     warnings = []
     with pytest.raises(
         BadInput, match=r"none of the checkpoints .* can be resumed; --overwrite starts again"
