@@ -116,6 +116,8 @@ def test_the_next_clip_is_one_of_the_same_episode():
     assert torch.equal(episodes[other], episodes)
     assert not (other == torch.arange(9)).any()
     assert sorted(other.tolist()) == list(range(9))
+    uneven = torch.tensor([5, 8, 5, 8, 8])
+    assert another_clip(uneven).tolist() == [2, 3, 0, 4, 1]
 
 
 def test_the_decoder_reads_u_of_another_clip_and_its_own_z():

@@ -121,8 +121,8 @@ class Run:
     @property
     def adapter(self) -> str:
         """The dataset whose actions are meant, as far as it was said."""
-        told = name_of(self._data) if self._data is not None else ""
-        return self._adapter or (told if told in self.config.adapters else "")
+        name = name_of(self._data) if self._data is not None else ""
+        return self._adapter or (name if name in self.config.adapters else "")
 
     @property
     def model(self) -> Model:

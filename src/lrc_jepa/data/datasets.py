@@ -61,8 +61,8 @@ class Datasets:
 
     def digest(self) -> str:
         """Hash of the content."""
-        found = [[name, store.digest()] for name, store in self.stores.items()]
-        return digest(found) if self.several else found[0][1]
+        named = [[name, store.digest()] for name, store in self.stores.items()]
+        return digest(named) if self.several else named[0][1]
 
 
 def _opened(one: Given) -> tuple[str, Store]:

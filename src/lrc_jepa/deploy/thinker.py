@@ -44,8 +44,8 @@ class Thinker:
     def _open(self, message: Message) -> Message:
         if message["threads"]:
             torch.set_num_threads(int(message["threads"]))
-        told = {name: message[name] for name in ("device", "unbounded", "adapter")}
-        run = load(message["run"], **told)
+        options = {name: message[name] for name in ("device", "unbounded", "adapter")}
+        run = load(message["run"], **options)
         plan = from_dict(PlanConfig, message["plan"], "plan") if message["plan"] else run.config.plan
         self.policy = run.policy(plan)
         check_planning(plan, self.policy.deployment.spec.history, self.policy.box)

@@ -97,7 +97,7 @@ class Compact(Model):
         """The model with the action adapter of one of its datasets, as if it had no other; weights are shared."""
         assert self.adapters is not None
         adapter, model = self.adapters.named(name), copy(self)
-        model._modules = {name: part for name, part in self._modules.items() if name != "adapters"}
+        model._modules = {key: part for key, part in self._modules.items() if key != "adapters"}
         model.adapters, model.action_encoder, model.inverse = None, adapter.encoder, adapter.inverse
         model.spec = replace(self.spec, action_dim=adapter.width)
         return model

@@ -14,10 +14,15 @@ from lrc_jepa.types import Clip, Factors, Outputs
 
 
 def another_clip(episodes: Tensor) -> Tensor:
-    """Episodes (B,), each with equally many clips, in any order -> (B,): the next clip of the same episode."""
+    """Episodes (B,) in any order -> (B,): the next clip of the same episode, after its last the first.
+
+    Nothing here depends on how many there are of each, so nothing waits for a GPU to tell.
+    """
     order = episodes.argsort(stable=True)
-    together = order.unflatten(0, (len(episodes.unique()), -1))  # (E, clips)
-    return torch.empty_like(order).scatter_(0, order, together.roll(1, dims=1).flatten())
+    grouped = episodes[order]
+    first, end = (torch.searchsorted(grouped, grouped, right=right) for right in (False, True))
+    after = torch.arange(1, len(order) + 1, device=order.device)
+    return torch.empty_like(order).scatter_(0, order, order[torch.where(after < end, after, first)])
 
 
 class LrcJepa(Compact):

@@ -166,7 +166,9 @@ class JoinedHealth:
             (check,) = self.checks.values()
             return check(model, config)
         first, *others = ((name, check(model.alone(name), config)) for name, check in self.checks.items())
-        return first[1] | {f"{key}@{name}": value for name, found in others for key, value in found.items()}
+        return first[1] | {
+            f"{key}@{name}": value for name, figures in others for key, value in figures.items()
+        }
 
 
 def collapse_alarm(figures: dict[str, float], step: int) -> str | None:

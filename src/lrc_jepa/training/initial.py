@@ -92,10 +92,10 @@ def start_from(model: Model, path: Path, datasets: list[str] | None = None) -> I
     trained = load_checkpoint(newest_checkpoint(path))
     names = datasets or list(trained.deployments)
     before = [name or names[0] for name in trained.deployments]
-    own = _own(model)
-    places = {_place(name, before): name for name in _own(trained.model)}
+    own, theirs = _own(model), _own(trained.model)
+    places = {_place(name, before): name for name in theirs}
     source = {name: places[place] for name in own if (place := _place(name, names)) in places}
-    given = {name: _own(trained.model)[there] for name, there in source.items()}
+    given = {name: theirs[there] for name, there in source.items()}
     reshaped = {
         name: f"{_shape(given[name])}, now {_shape(own[name])}"
         for name in given

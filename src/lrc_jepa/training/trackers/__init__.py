@@ -162,7 +162,7 @@ class Sender:
 
 def _recorded(folder: Path) -> list[Figures]:
     """The figures and films of a run so far, by their steps."""
-    told = [
+    lines = [
         Figures(
             r["step"], r["kind"], {n: v for n, v in r.items() if n != "step" and isinstance(v, int | float)}
         )
@@ -170,7 +170,7 @@ def _recorded(folder: Path) -> list[Figures]:
         if r.get("kind") in ("train", "health") and isinstance(r.get("step"), int)
     ]
     films = [Figures(int(path.stem[5:]), FILMS, {}, path) for path in (folder / FILMS).glob("step-*.gif")]
-    return sorted(told + films, key=lambda figures: figures.step)
+    return sorted(lines + films, key=lambda figures: figures.step)
 
 
 def _senders(names: Sequence[str], folder: Path, config: RunConfig) -> list[Sender]:
@@ -183,8 +183,8 @@ def _senders(names: Sequence[str], folder: Path, config: RunConfig) -> list[Send
     def opening(name: str) -> Tracker:
         own = known[name]
 
-        def known_as(found: str) -> None:
-            own["id"] = found
+        def known_as(name: str) -> None:
+            own["id"] = name
             keep()
 
         run = Tracked(folder.resolve(), folder.resolve().name, to_dict(config), own["id"], known_as)

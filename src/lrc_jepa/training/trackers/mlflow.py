@@ -30,18 +30,18 @@ class Run(Tracker):
         mlflow = need("mlflow", "tracking with mlflow")
         self._client = mlflow.MlflowClient()
         self._metric = mlflow.entities.Metric
-        told: set[str] = set()
+        sent: set[str] = set()
         if run.id is not None:
             self.id = run.id
             self._client.update_run(self.id, status="RUNNING")
-            told = set(self._client.get_run(self.id).data.params)
+            sent = set(self._client.get_run(self.id).data.params)
         else:
             name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "lrc-jepa")
             known = self._client.get_experiment_by_name(name)
             experiment = known.experiment_id if known else self._client.create_experiment(name)
             self.id = str(self._client.create_run(experiment, run_name=run.name).info.run_id)
             run.known_as(self.id)
-        left = ((key, value) for key, value in flat(run.config) if key not in told)  # one never changes there
+        left = ((key, value) for key, value in flat(run.config) if key not in sent)  # one never changes there
         params = [mlflow.entities.Param(key, str(value)) for key, value in left]
         for first in range(0, len(params), AT_ONCE):
             self._client.log_batch(self.id, params=params[first : first + AT_ONCE])
