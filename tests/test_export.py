@@ -245,7 +245,13 @@ class Walking(Exported):
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"cost": "sum", "action_penalty": 0.1}, {"execute": 1, "warm_start": True}]
+    "changes",
+    [
+        {},
+        {"cost": "sum", "action_penalty": 0.1},
+        {"execute": 1, "warm_start": True},
+        {"execute": 1, "warm_start": True, "deadline": True},
+    ],
 )
 @pytest.mark.parametrize("limit", [None, [0.3, 0.2]])
 def test_the_policy_acts_as_torch_s_does(monkeypatch, changes, limit):
@@ -256,11 +262,14 @@ def test_the_policy_acts_as_torch_s_does(monkeypatch, changes, limit):
     theirs, ours = TorchPolicy(Walk(), deployment, config), Policy(Walking(deployment, config))
     make = noises((2, config.horizon, 4))
     drawn, again = make(), make()
-    monkeypatch.setattr(Search, "noise", lambda self, count: torch.from_numpy(drawn(count)))
     monkeypatch.setattr(
-        "lrc_jepa.runtime.policy.icem",
-        lambda cost, box, config, _, *rest: icem(cost, box, config, again, *rest),
+        Search, "noise", lambda self, count: torch.from_numpy(drawn(count)[:, :, : self.config.horizon])
     )
+
+    def same_noise(cost, box, config, _, start, sent):
+        return icem(cost, box, config, lambda count: again(count)[:, :, : start.shape[2]], start, sent)
+
+    monkeypatch.setattr("lrc_jepa.runtime.policy.icem", same_noise)
     goals, frames = np.zeros((2, 8, 8, 3), np.uint8), np.zeros((9, 2, 8, 8, 3), np.uint8)
     goals[0, ..., :2], goals[1, ..., 0], frames[..., :2] = 9, 3, np.arange(36).reshape(9, 2, 1, 1, 2) % 7
     past, actions = frames[:2].swapaxes(0, 1), np.full((2, 4, 2), 0.2, np.float32)

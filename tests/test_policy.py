@@ -105,6 +105,51 @@ def test_it_looks_where_a_block_begins_and_remembers_what_was_done():
         policy.act(None)
 
 
+@pytest.mark.parametrize(
+    ("execute", "lengths"), [(1, [4, 3, 2, 1, 4]), (2, [4, 2, 4, 2, 4]), (3, [4, 1, 4, 1, 4]), (4, [4] * 5)]
+)
+def test_plans_with_a_deadline_end_at_the_same_moment(execute, lengths):
+    policy = walker(execute=execute, horizon=4, deadline=True, warm_start=True)
+    policy.reset(picture(9, 9))
+    planned, carried_out = [], []
+    while len(planned) < 5:
+        before = policy.decided
+        policy.act(picture(5, 5) if policy.looks else None)
+        if policy.decided > before:
+            planned.append(policy.solved.plan.actions.shape[1])
+            assert policy.solved.imagined.shape[1] == planned[-1]
+            carried_out.append(len(policy._agenda._actions[0]) // 2)
+    assert planned == lengths and carried_out == [min(execute, length) for length in lengths]
+
+
+def test_without_a_deadline_every_plan_has_the_whole_horizon():
+    policy = walker(execute=1, horizon=3)
+    policy.reset(picture(9, 9))
+    for _ in range(6):
+        policy.act(picture(5, 5) if policy.looks else None)
+        assert policy.solved.plan.actions.shape[1] == 3
+
+
+def test_a_deadline_leaves_no_time_to_put_things_off():
+    """Towards a goal that a plan of three blocks just reaches, it is there after three, planning anew each time."""
+
+    def reached(deadline):
+        policy = walker(execute=1, horizon=3, deadline=deadline, planner="icem", samples=256, iterations=8)
+        policy.model.step = lambda past, actions: (  # no drift: what is put off stays to be done
+            past[:, -1] + actions[:, -1].unflatten(-1, (2, 2)).sum(dim=1)[:, None]
+        )
+        policy.reset(LatentGoal(torch.tensor([[[3.0, 0.0]]])))
+        state = torch.zeros(1, 1, 1, 2)
+        policy.model.encode = lambda frames: state
+        for _ in range(3):
+            block = np.concatenate([policy.act(picture(0, 0)), policy.act(None)])
+            moved = torch.from_numpy(NORMALIZER.normalize(block.reshape(1, 4)))
+            state = policy.model.step(state, moved[:, None])[:, None]
+        return float((state[0, 0, 0] - torch.tensor([3.0, 0.0])).norm())
+
+    assert reached(True) < 0.2 < reached(False)
+
+
 def test_a_known_past_is_taken_in():
     policy = walker()
     frames = np.stack([picture(3, 3), picture(4, 4)])[None]

@@ -383,6 +383,9 @@ class PlanConfig(Checked):
     """Action blocks in a plan."""
     execute: Count = 5
     """Blocks carried out before planning again."""
+    deadline: bool = False
+    """Plan again for the moment that the last plan ends at: each plan is shorter by the blocks carried out, until
+    none is left. Otherwise every plan has the whole horizon, and what can be done later is put off."""
     budget: Count = 50
     """Low-level steps per episode."""
     goal_offset: Count = 25
@@ -444,12 +447,15 @@ class RunConfig(RunSections, RunName):
         values = dataclasses.asdict(self)
         if not self.adapters:  # a run on one dataset is called what it was before there could be several
             del values["adapters"]
+        if not self.plan.deadline:  # and one that plans as it did before there were deadlines, too
+            del values["plan"]["deadline"]
         return digest(values)
 
 
 ADDED: dict[type[Any], dict[str, Any]] = {
     TrainConfig: {"per_episode": 1, "readers": 0},
     DecoderConfig: {"context": "frame"},
+    PlanConfig: {"deadline": False},
     RunConfig: {"adapters": {}},
 }
 """Fields that the first configurations on disk do not have yet, and what they were by then."""

@@ -29,10 +29,8 @@ def save_films(
         panels = {"start": frames[0], "now": frames, "goal": rollouts.goals[pair]}
         every_block = [frames[::skip]]
         if imagined is not None:
-            executed = imagined[:, : planner.policy.config.execute]
-            film_of = np.concatenate([np.repeat(solve, skip, axis=0) for solve in executed])
-            panels["imagined"] = film_of[: len(frames)]
-            blocks = executed.reshape(-1, *executed.shape[2:])
+            blocks = np.concatenate([solve[: planner.policy.config.execute] for solve in imagined])
+            panels["imagined"] = np.repeat(blocks, skip, axis=0)[: len(frames)]
             every_block.append(np.concatenate([frames[:1], blocks])[: len(every_block[0])])
         row = control[pair]
         path = out / "films" / f"pair-{row.pair:03d}.gif"
@@ -73,7 +71,7 @@ def save_explanations(
         imagined = planner.imagined_frames(pair)
         if imagined is not None:
             frames, goal = rollouts.films[pair], rollouts.goals[pair][None]
-            happened = frames[:: planner.policy.deployment.spec.frameskip][: imagined.shape[1] + 1]
+            happened = frames[:: planner.policy.deployment.spec.frameskip][: len(imagined[0]) + 1]
             above, below = np.concatenate([frames[:1], imagined[0], goal]), np.concatenate([happened, goal])
             strip(out / f"{name}.png", [above, below])
         explained = {

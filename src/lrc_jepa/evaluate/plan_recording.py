@@ -27,13 +27,14 @@ def save_recording(path: Path, planner: Watched, rollouts: Rollouts, pair: int) 
             written.picture("goal", rollouts.goals[pair])
             if step < len(planner.acted):
                 written.numbers("action", planner.acted[step][pair])
+        at = 0
         for solve, (seen, expected) in enumerate(zip(planner.distances, planner.expected, strict=True)):
-            begin = solve * ahead * skip
-            written.at(begin)
+            written.at(at)
             written.numbers("distance/seen", seen[pair : pair + 1])
-            for block in range(ahead):
-                if (end := begin + (block + 1) * skip) < len(frames):
-                    written.at(end)
+            for block in range(min(ahead, expected.shape[1])):
+                at += skip
+                if at < len(frames):
+                    written.at(at)
                     written.numbers("distance/expected", expected[pair, block : block + 1])
                     if imagined is not None:
-                        written.picture("imagined", imagined[solve, block])
+                        written.picture("imagined", imagined[solve][block])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -122,8 +121,8 @@ class Watched(Timed):
         return model.factor(channels_first(frames)[:, None].to(self.policy.device)).u
 
     @torch.inference_mode()
-    def imagined_frames(self, pair: int) -> Frames | None:
-        """The film that each solve imagined for one pair: (solves, H, h, w, 3) uint8."""
+    def imagined_frames(self, pair: int) -> list[Frames] | None:
+        """The film (H, h, w, 3) uint8 that each solve imagined for one pair; H is that of its plan."""
         model, films = self.policy.model, []
         if not isinstance(model, Factored):
             return None
@@ -132,7 +131,7 @@ class Watched(Timed):
             z = solved.imagined[pair : pair + 1]  # (1, H, N, D)
             shared = u[pair : pair + 1].expand(-1, z.shape[1], -1, -1)
             films.append(pictures(model.decode(Factors(z=z, u=shared))[0]))
-        return np.stack(films)
+        return films
 
     @torch.inference_mode()
     def imagination(self) -> dict[str, Array]:

@@ -123,17 +123,26 @@ class Controller:
 
         With a time budget every episode is planned alone: the time is that of one robot.
         """
+        horizon = self._next_horizon()
         if start is None and self.config.warm_start and self._last is not None:
             start = shift(self._last, self.config.execute)
+        config = replace(self.config, horizon=horizon)
+        start = None if start is None else start[..., :horizon, :]
         alone = [slice(b, b + 1) for b in range(self.goal.problems)]
         groups = alone if self.config.time_budget_ms else [slice(None)]
-        solutions = [self._search(rows, None if start is None else start[rows]) for rows in groups]
+        solutions = [self._search(rows, None if start is None else start[rows], config) for rows in groups]
         self._last = plan = join([plan for plan, _ in solutions]) if len(solutions) > 1 else solutions[0][0]
         imagined = torch.cat([states for _, states in solutions])  # (B, H, N, D)
         cost = self.goal.distance(self.model, imagined[:, -1:], slice(None))[:, 0]
         return Solved(plan, imagined, cost)
 
-    def _search(self, rows: slice, start: Tensor | None) -> tuple[Plan, Tensor]:
+    def _next_horizon(self) -> int:
+        """Blocks of the next plan: with a deadline those that are left until the last plan's end."""
+        planned = 0 if self._last is None else self._last.actions.shape[1]
+        left = planned - self.config.execute
+        return left if self.config.deadline and left > 0 else self.config.horizon
+
+    def _search(self, rows: slice, start: Tensor | None, config: PlanConfig) -> tuple[Plan, Tensor]:
         """A plan for some episodes and the states (b,H,N,D) along it.
 
         A time budget that was met once can be met: if the machine stalls later, one iteration must do.
@@ -141,7 +150,7 @@ class Controller:
         late = TooShort(0, 0)
         for _ in range(1 if self._timely else TRIES):
             try:
-                solution = self._once(rows, start, self.config)
+                solution = self._once(rows, start, config)
             except TooShort as error:
                 late = error
             else:
@@ -149,7 +158,7 @@ class Controller:
                 return solution
         if not self._timely:
             raise late
-        plan, imagined = self._once(rows, start, replace(self.config, iterations=1, time_budget_ms=0.0))
+        plan, imagined = self._once(rows, start, replace(config, iterations=1, time_budget_ms=0.0))
         return replace(plan, complete=False), imagined
 
     def _once(self, rows: slice, start: Tensor | None, config: PlanConfig) -> tuple[Plan, Tensor]:

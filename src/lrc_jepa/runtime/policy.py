@@ -132,7 +132,8 @@ class Policy:
 
     def _solve(self, episode: Episode) -> Solution:
         """Plan from the present towards the goal."""
-        config, shape = self.config, (self.config.horizon, self.model.shape.action_dim)
+        config, horizon = self.config, self._next_horizon()
+        shape = (horizon, self.model.shape.action_dim)
 
         def noise(count: int) -> Plans:
             drawn = [g.standard_normal((count, *shape), np.float32) for g in self._generators]
@@ -150,4 +151,10 @@ class Policy:
         )
         if start is None:
             start = np.zeros((len(episode.goal), 1, *shape), np.float32)
-        return icem(cost, self.box, config, noise, start, episode.sent)
+        return icem(cost, self.box, config, noise, start[:, :, :horizon], episode.sent)
+
+    def _next_horizon(self) -> int:
+        """Blocks of the next plan: with a deadline those that are left until the last plan's end."""
+        planned = 0 if self.solution is None else self.solution.actions.shape[1]
+        left = planned - self.config.execute
+        return left if self.config.deadline and left > 0 else self.config.horizon
