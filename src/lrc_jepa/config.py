@@ -189,6 +189,8 @@ class ModelConfig(Checked):
     decoder: DecoderConfig | None = DecoderConfig()
     inverse: Natural = 0
     """Hidden width of an inverse-dynamics head on [z_t, z_t+1]; 0: no head."""
+    signature: Natural = 0
+    """Random filters whose answers to a frame must be readable from z (term `signature`); 0: none."""
     proprio: str = ""
     """Column of the dataset joined to every patch (family patches); empty: none."""
     proprio_dim: Natural = 0
@@ -449,12 +451,15 @@ class RunConfig(RunSections, RunName):
             del values["adapters"]
         if not self.plan.deadline:  # and one that plans as it did before there were deadlines, too
             del values["plan"]["deadline"]
+        if not self.model.signature:
+            del values["model"]["signature"]
         return digest(values)
 
 
 ADDED: dict[type[Any], dict[str, Any]] = {
     TrainConfig: {"per_episode": 1, "readers": 0},
     DecoderConfig: {"context": "frame"},
+    ModelConfig: {"signature": 0},
     PlanConfig: {"deadline": False},
     RunConfig: {"adapters": {}},
 }

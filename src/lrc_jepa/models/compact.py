@@ -22,6 +22,7 @@ from lrc_jepa.models.base import Model
 from lrc_jepa.models.blocks import Projector
 from lrc_jepa.models.decoder import Decoder
 from lrc_jepa.models.predictor import ActionEncoder, Predictor, build_predictor
+from lrc_jepa.models.signature import Signature
 from lrc_jepa.types import Clip, Outputs, Spec
 
 
@@ -67,6 +68,7 @@ class Compact(Model):
         self.predictor = build_predictor(model.predictor, width, model.latent, clip.history)
         self.inverse = None if several else self._inverse_head(model, width)
         self.adapters = self._adapters(config) if several else None
+        self.signature = Signature(model.signature, model.latent) if model.signature else None
         self.decoder: Decoder | None = None
         self._add_streams(config)
 
@@ -212,6 +214,12 @@ class Compact(Model):
             fields["action_pred"] = self._infer(pairs, sources)
         return fields
 
+    def _signed(self, z: Tensor, pixels: Tensor) -> dict[str, Tensor]:
+        """The signature of normalised pixels (B,T,3,h,w), and what z (B,T,1,D) tells of it."""
+        if self.signature is None:
+            return {}
+        return {"signature": self.signature(pixels), "signature_pred": self.signature.read(z.squeeze(2))}
+
     def _infer(self, pairs: Tensor, sources: Tensor | None) -> Tensor:
         """[z_t, z_t+1] (B,T,2D) -> the blocks between them (B,T,A)."""
         if self.adapters is not None and sources is not None:
@@ -229,18 +237,25 @@ class Compact(Model):
 
     def outputs(self, clip: Clip) -> Outputs:
         """Latents, their predictions, and what the optional heads answer."""
-        z = self.latents(self.clip_tokens(clip), clip.actions.shape[1] + 1)
-        rebuilt = {}
-        if self.decoder is not None:
-            rebuilt = {"recon": self._rebuild(z, z[:, :, :0]), "pixels": self.pixels(clip.frames)}
-        return Outputs(**self._shared(z, clip), **rebuilt)
+        if not self.sees_frames():
+            z = self.latents(self.clip_tokens(clip), clip.actions.shape[1] + 1)
+            return Outputs(**self._shared(z, clip))
+        pixels = self.pixels(clip.frames)  # once, for the encoder and for what is compared with them
+        z = self.latents(self.encoder(pixels.flatten(0, 1)), pixels.shape[1])
+        rebuilt = {} if self.decoder is None else {"recon": self._rebuild(z, z[:, :, :0]), "pixels": pixels}
+        return Outputs(**self._shared(z, clip), **self._signed(z, pixels), **rebuilt)
+
+    def sees_frames(self) -> bool:
+        """Whether training compares something with the frames themselves, so that stored features are not enough."""
+        return self.decoder is not None or self.signature is not None
 
     def provides(self) -> frozenset[str]:
         """Names of the `Outputs` fields this model fills."""
         inverse = {"action_pred"} if self.infers else set()
         decoder = {"recon", "pixels"} if self.decoder is not None else set()
-        return frozenset({"z", "z_pred", "z_target", "actions", "episodes"} | inverse | decoder)
+        signature = {"signature", "signature_pred"} if self.signature is not None else set()
+        return frozenset({"z", "z_pred", "z_target", "actions", "episodes"} | inverse | decoder | signature)
 
     def feature_shape(self) -> tuple[int, int] | None:
-        """As for every model; but a decoder rebuilds frames, so features alone are not enough for it."""
-        return None if self.decoder is not None else super().feature_shape()
+        """As for every model, where nothing but the encoder looks at frames."""
+        return None if self.sees_frames() else super().feature_shape()

@@ -57,6 +57,7 @@ class LrcJepa(Compact):
         far = {} if clip.far is None else {"u_far": self.context(self.tokens(clip.far[:, None]))[:, None]}
         return Outputs(
             **self._shared(factors.z, clip),
+            **self._signed(factors.z, pixels),
             **far,
             u=factors.u,
             recon=self._rebuild(factors.z, self._seen_context(factors.u, clip.episodes)),
