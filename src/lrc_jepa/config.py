@@ -59,8 +59,9 @@ class EncoderConfig(Checked):
     """Side of the dataset's square frames."""
     resize: Natural = 0
     """Side the frames are resized to before the network sees them; 0: as they are."""
-    kind: Literal["vit", "impala"] = "vit"
-    """A vision transformer, or the IMPALA residual convolutions with `width` outputs."""
+    kind: Literal["vit", "impala", "filters"] = "vit"
+    """A vision transformer, the IMPALA residual convolutions with `width` outputs, or fixed random filters and
+    linear maps of what they answer in each patch."""
     pool: Literal["class", "mean"] = "class"
     """What of the tokens becomes z: the class token, or the mean over the patches."""
     patch: Count = 14
@@ -75,7 +76,7 @@ class EncoderConfig(Checked):
     """Hidden width of a block's MLP."""
     stem: Natural = 0
     """vit: channels of strided convolutions in place of the linear patch embedding, 0: none;
-    impala: channels of the first of its three stacks, the others have twice as many."""
+    impala: channels of the first of its three stacks, the others have twice as many; filters: how many."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

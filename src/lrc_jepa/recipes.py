@@ -333,6 +333,13 @@ def _signature(config: RunConfig) -> RunConfig:
     )
 
 
+def _filters(config: RunConfig) -> RunConfig:
+    """Fixed random filters in place of the encoder's own first layers: little is left to learn."""
+    count = {"micro": 128, "debug": 4}.get(config.size, 256)
+    encoder = replace(config.model.encoder, kind="filters", stem=count, width=2 * config.model.encoder.width)
+    return replace(config, model=replace(config.model, encoder=encoder))
+
+
 EXTENSIONS: dict[str, Callable[[RunConfig], RunConfig]] = {
     "within": _within,
     "slow": _slow,
@@ -341,6 +348,7 @@ EXTENSIONS: dict[str, Callable[[RunConfig], RunConfig]] = {
     "apart": _apart,
     "drawn": _drawn,
     "signature": _signature,
+    "filters": _filters,
 }
 """What can be added to a system; the name of the result says so: lrc+within+idm."""
 SPLIT = ("within", "slow", "idm")
@@ -373,6 +381,7 @@ SYSTEMS: Table[Callable[[RunConfig], RunConfig]] = Table(
         "lwm+within+idm": _extended(_lwm, "within", "idm"),
         "lwm+within+slow": _extended(_lwm, "within", "slow"),
         "lwm+slow+idm": _extended(_lwm, "slow", "idm"),
+        "lwm+slow+idm+filters": _extended(_lwm, "slow", "idm", "filters"),
         "lwm+slow+idm+signature": _extended(_lwm, "slow", "idm", "signature"),
         "lwm+split": _extended(_lwm, *SPLIT),
         "lrc-z": _lrc_z,

@@ -8,16 +8,24 @@ from lrc_jepa.config import EncoderConfig, ModelConfig
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import digest
 from lrc_jepa.models.backbones import Frozen, load_backbone
+from lrc_jepa.models.filters import FilterBank
 from lrc_jepa.models.impala import Impala
 from lrc_jepa.models.vit import Pixels, VisionTransformer
 from lrc_jepa.types import Clip, Outputs, Spec
 
+Encoder = VisionTransformer | Impala | FilterBank | Frozen
+KINDS: dict[str, type[VisionTransformer | Impala | FilterBank]] = {
+    "vit": VisionTransformer,
+    "impala": Impala,
+    "filters": FilterBank,
+}
 
-def build_encoder(config: EncoderConfig, backbone: str) -> VisionTransformer | Impala | Frozen:
+
+def build_encoder(config: EncoderConfig, backbone: str) -> Encoder:
     """Trained from scratch, or frozen where a backbone is named."""
     if backbone:
         return load_backbone(backbone, config)
-    return Impala(config) if config.kind == "impala" else VisionTransformer(config)
+    return KINDS[config.kind](config)
 
 
 class Model(nn.Module):

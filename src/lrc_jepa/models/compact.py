@@ -21,6 +21,7 @@ from lrc_jepa.models.backbones import Frozen
 from lrc_jepa.models.base import Model
 from lrc_jepa.models.blocks import Projector
 from lrc_jepa.models.decoder import Decoder
+from lrc_jepa.models.filters import FilterBank
 from lrc_jepa.models.predictor import ActionEncoder, Predictor, build_predictor
 from lrc_jepa.models.signature import Signature
 from lrc_jepa.types import Clip, Outputs, Spec
@@ -124,6 +125,8 @@ class Compact(Model):
             raise BadInput(f"without projectors z is as wide as the encoder: {width}, not {model.latent}")
         if isinstance(self.encoder, Frozen):
             return nn.Identity(), nn.Identity()
+        if isinstance(self.encoder, FilterBank):
+            raise BadInput("an encoder of the kind filters has no final norm: give the model projectors")
         return nn.Identity(), Borrowed(self.encoder.norm)
 
     def latents(self, tokens: Tensor, frames: int) -> Tensor:
