@@ -18,7 +18,7 @@ from lrc_jepa.data.datasets import Datasets
 from lrc_jepa.data.synthetic import synthetic_store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import digest
-from lrc_jepa.library import fit_actions, train
+from lrc_jepa.library import fit_widths, train
 from lrc_jepa.models import build_model
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.run import Run, load
@@ -66,7 +66,7 @@ def joint(datasets, tmp_path_factory):
 
 def pieces_of(config, datasets, run="unused"):
     data = Datasets.of(datasets)
-    return assemble(fit_actions(config, data), data, run, CPU)
+    return assemble(fit_widths(config, data), data, run, CPU)
 
 
 # --- batches -----------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ def test_evaluations_take_the_adapter(tmp_path, capsys):
 
 def test_a_new_dataset_gets_a_fresh_adapter(joint, datasets, tmp_path):
     other = shutil.copytree(datasets[1], tmp_path / "arm")
-    pieces = assemble(fit_actions(small(), Datasets.of(other)), Datasets.of(other), tmp_path / "r", CPU, joint)
+    pieces = assemble(fit_widths(small(), Datasets.of(other)), Datasets.of(other), tmp_path / "r", CPU, joint)
     initial = pieces.initial
     assert initial.adapters == ["arm"] and "new: the action adapter of arm" in initial.sentences()
     assert {name.partition(".")[0] for name in initial.new} == {"action_encoder"}
@@ -279,14 +279,14 @@ def test_a_known_name_gets_the_adapter_it_had(joint, datasets, tmp_path):
     """From several to one, by the name given; and from one to several."""
     given = load_checkpoint(list_checkpoints(joint)[-1]).alone("triple").model.state_dict()
     data = Datasets.of(f"triple={shutil.copytree(datasets[1], tmp_path / 'later')}")
-    pieces = assemble(fit_actions(small(), data), data, tmp_path / "r", CPU, joint)
+    pieces = assemble(fit_widths(small(), data), data, tmp_path / "r", CPU, joint)
     assert pieces.initial.adapters == [] and pieces.initial.new == []
     assert all(torch.equal(value, given[name]) for name, value in pieces.model.state_dict().items())
     one = train(small(steps=1), data, tmp_path / "one", init=joint, device="cpu")
     both = Datasets.of([datasets[0], data.stores["triple"]])
     assert list(both.stores) == ["later", "pair"]
     named = Datasets.of([datasets[0], f"triple={tmp_path / 'later'}"])
-    wider = assemble(fit_actions(small(), named), named, tmp_path / "w", CPU, one.folder)
+    wider = assemble(fit_widths(small(), named), named, tmp_path / "w", CPU, one.folder)
     assert wider.initial.adapters == ["pair"]
     wanted = one.model.state_dict()["action_encoder.0.weight"]
     assert torch.equal(wider.model.alone("triple").state_dict()["action_encoder.0.weight"], wanted)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from lrc_jepa.arrays import Actions
+from lrc_jepa.arrays import Actions, Array
 from lrc_jepa.deploy.log import Log
 from lrc_jepa.deploy.planner import Aim, Fault, Planned, Planner, Seen
 from lrc_jepa.deploy.priority import ahead_of_others
@@ -59,6 +59,7 @@ class Loop:
         self.period = 1 / settings.rate_for(facts) / self.joined
         low, high = (np.float32(facts[name][: self.width]) for name in ("action_low", "action_high"))
         self.zero = np.clip(np.zeros(self.width, np.float32), low, high)
+        self.felt = int(facts.get("proprio_width", 0))  # numbers that the robot must tell of itself
         change = facts["action_change"]
         self.change = None if change is None else np.asarray(change, np.float32)
         self.summary = Summary()
@@ -235,7 +236,16 @@ class Loop:
             or frame.shape[2] != 3
         ):
             return "camera sent garbage"
+        if self.felt and seen.proprio is not None and not self._sound(seen.proprio):
+            return "proprioception is garbage"
         return ""
+
+    def _sound(self, proprio: Array) -> bool:
+        """Whether the robot tells as many finite numbers as the model takes; that it tells none the planner refuses."""
+        good = (
+            isinstance(proprio, np.ndarray) and proprio.shape == (self.felt,) and proprio.dtype.kind in "biuf"
+        )
+        return good and bool(np.isfinite(proprio).all())
 
     def _prepare(self, seen: Observation) -> str:
         """See that there is an action for this period; where a block begins, look and ask ahead."""
@@ -259,7 +269,8 @@ class Loop:
         return ""
 
     def _see(self, seen: Observation, done: Actions | None) -> None:
-        self.planner.see(seen.frame, None if done is None else self._joined(done))
+        told = np.asarray(seen.proprio, np.float32) if self.felt and seen.proprio is not None else None
+        self.planner.see(seen.frame, None if done is None else self._joined(done), told)
         self._known_past = done is not None or self._at < len(self._plan)
 
     def _ask(self, ahead: Actions) -> None:
