@@ -511,8 +511,8 @@ def test_a_served_run_asks_for_it_and_answers_as_the_policy_does(opened, store):
         step = StepPolicy(client, store.pixels[25])
         with pytest.raises(BadInput, match="must be told agent_position"):
             step.select_action({"image": store.pixels[0]})
-        batch = {"image": store.pixels[0], OWN: torch.from_numpy(position)[None]}
-        assert step.select_action(batch).shape == (2,)
+        batch = {"image": store.pixels[0], "agent.position": torch.from_numpy(position)[None]}
+        assert np.allclose(step.select_action(batch), answer["actions"][0], atol=1e-5)
 
 
 def test_a_run_of_frames_alone_is_served_whatever_a_robot_says(run, store):

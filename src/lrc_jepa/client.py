@@ -19,6 +19,7 @@ import numpy as np
 from lrc_jepa.arrays import Actions, Array, Frames
 from lrc_jepa.errors import BadInput
 from lrc_jepa.extras import need
+from lrc_jepa.names import column_name
 from lrc_jepa.wire import LARGEST, pack, unpack_table
 
 PORT = 8000
@@ -106,7 +107,7 @@ class StepPolicy:
 
         `camera` is the key of observations that holds the picture; left out: the cameras that the model was
         trained on, or of a model of one camera the only picture there is. Proprioception, where the model takes
-        it, is found under the name of its column, or `proprio`.
+        it, is found under the name of its column as it is now or was in the source, or as `proprio`.
         """
         self.policy, self.goal = policy, goal if isinstance(goal, np.ndarray) else dict(goal)
         self.camera, self.cameras = camera, list(policy.metadata["cameras"])
@@ -141,9 +142,9 @@ class StepPolicy:
         """What the robot tells of itself, where the model takes it; a batch of one as its only row."""
         if not self.proprio:
             return {}
-        for name in (self.proprio, "proprio"):
-            if name in observation:
-                return {"proprio": np.ravel(np.asarray(observation[name], np.float32))}
+        for name, values in observation.items():
+            if column_name(name) in (self.proprio, "proprio"):
+                return {"proprio": np.ravel(np.asarray(values, np.float32))}
         there = ", ".join(observation) or "nothing"
         raise BadInput(f"the policy must be told {self.proprio}; in the observation there is {there}")
 
