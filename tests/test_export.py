@@ -225,7 +225,13 @@ class Walking(Exported):
     def __init__(self, deployment, config):
         model = Walk()
         self.model, self.shape = model, dataclasses.replace(model.spec)
-        known = {"plan": config, "rows": 7, "deployment": {"crop": "centre"}, "proprio": "", "proprio_width": 0}
+        known = {
+            "plan": config,
+            "rows": 7,
+            "deployment": {"crop": "centre"},
+            "proprio": "",
+            "proprio_width": 0,
+        }
         self.metadata = type("Known", (), known)
         change = deployment.action_change
         lists = {

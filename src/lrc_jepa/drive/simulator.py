@@ -43,7 +43,7 @@ class Simulator:
                 getattr(self, f"_{message['do']}")(message)
 
     def _open(self, message: Message) -> None:
-        self.world, self.proprio = get_world(message["world"]), str(message["proprio"])
+        self.world, self.proprio = get_world(message["world"]), str(message.get("proprio", ""))
         self.task, self.size = self.world.make(Appearance(**message["appearance"])), int(message["size"])
         self.zero = np.zeros(len(self.world.action_low), np.float32)
         self.link.send({"open": True})
