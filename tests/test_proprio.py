@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import signal
+import threading
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -26,7 +28,9 @@ from lrc_jepa.data.deployment import Deployment
 from lrc_jepa.data.features import write_features
 from lrc_jepa.data.proprio import proprio_column, proprio_statistics
 from lrc_jepa.data.store import Store, StoreWriter
+from lrc_jepa.deploy.camera import Camera
 from lrc_jepa.deploy.robot import Observation
+from lrc_jepa.deploy.thinker import Thinker
 from lrc_jepa.envs import WORLDS, get_world
 from lrc_jepa.errors import BadInput, Interrupted
 from lrc_jepa.evaluate.closed_loop import make_start, make_task
@@ -486,10 +490,39 @@ def test_the_loop_tells_the_planner_and_bridges_garbage():
     assert isinstance(desk.robot.observe(), Observation)
     desk.at(6, lambda: felt.__setitem__(0, np.array([np.inf, 0])))
     desk.at(9, lambda: felt.__setitem__(0, np.ones(2)))
+    desk.at(12, lambda: felt.__setitem__(0, None))
+    desk.at(14, lambda: felt.__setitem__(0, np.ones(2)))
     summary = desk.loop.run()
-    assert summary.why["proprioception is garbage"] == 3 and summary.actions == 20
+    assert summary.why["proprioception is garbage"] == 5 and summary.actions == 20
     assert all(told.dtype == np.float32 and np.isfinite(told).all() for told in desk.planner.told)
     assert {told.tolist()[0] for told in desk.planner.told} == {0.0, 1.0}
+
+
+def test_a_robot_that_never_tells_is_refused_by_its_planner(opened, store):
+    thinker = Thinker()
+    thinker.policy = opened.policy(SMALL)
+    thinker.answer({"do": "begin", "number": 1, "goal": {"image": store.pixels[25]}, "episode": 0})
+    seen = {"do": "see", "number": 2, "frame": store.pixels[0], "done": None}
+    assert "must be told what the robot knows" in thinker.answer({**seen, "proprio": None})["refused"]
+    assert thinker.answer({**seen, "proprio": np.array(store.columns[OWN][0])})["distance"] >= 0
+
+
+def test_a_camera_asks_what_the_robot_knows_when_a_frame_has_come():
+    asked, more = [], threading.Event()
+
+    def read():
+        asked.append("frame")
+        assert len(asked) == 1 or more.wait(60)
+        return np.full((4, 4, 3), len(asked), np.uint8)
+
+    camera = Camera(read, lambda: asked.append("self") or np.array([len(asked)]))
+    while camera.newest() is None:
+        time.sleep(0.01)
+    seen = camera.newest()
+    camera.close()
+    more.set()
+    camera._thread.join()
+    assert asked[:2] == ["frame", "self"] and (seen.frame[0, 0, 0], seen.proprio[0]) == (1, 2)
 
 
 def test_a_served_run_asks_for_it_and_answers_as_the_policy_does(opened, store):

@@ -70,6 +70,7 @@ class Loop:
         self._done: deque[Actions] = deque(maxlen=self.block)  # of plans, the newest last
         self._known_past = False  # whether the planner saw the beginning of the block before
         self._last: Actions | None = None  # command
+        self._told = False  # whether the robot ever told what it knows of itself
         self._waited = 0  # periods that a plan in hand was held up
         self._began = (
             0  # number of the planner's beginning: answers with smaller ones are of the drive before
@@ -236,16 +237,16 @@ class Loop:
             or frame.shape[2] != 3
         ):
             return "camera sent garbage"
-        if self.felt and seen.proprio is not None and not self._sound(seen.proprio):
+        # A robot that never told any was not made to: the planner refuses it with a sentence.
+        if self.felt and (self._told or seen.proprio is not None) and not self._sound(seen.proprio):
             return "proprioception is garbage"
         return ""
 
-    def _sound(self, proprio: Array) -> bool:
-        """Whether the robot tells as many finite numbers as the model takes; that it tells none the planner refuses."""
-        good = (
-            isinstance(proprio, np.ndarray) and proprio.shape == (self.felt,) and proprio.dtype.kind in "biuf"
-        )
-        return good and bool(np.isfinite(proprio).all())
+    def _sound(self, proprio: Array | None) -> bool:
+        """Whether the robot tells as many finite numbers of itself as the model takes."""
+        if not isinstance(proprio, np.ndarray) or proprio.dtype.kind not in "biuf":
+            return False
+        return proprio.shape == (self.felt,) and bool(np.isfinite(proprio).all())
 
     def _prepare(self, seen: Observation) -> str:
         """See that there is an action for this period; where a block begins, look and ask ahead."""
@@ -270,6 +271,7 @@ class Loop:
 
     def _see(self, seen: Observation, done: Actions | None) -> None:
         told = np.asarray(seen.proprio, np.float32) if self.felt and seen.proprio is not None else None
+        self._told |= told is not None
         self.planner.see(seen.frame, None if done is None else self._joined(done), told)
         self._known_past = done is not None or self._at < len(self._plan)
 

@@ -150,7 +150,7 @@ class Compact(Model):
         return nn.Identity(), Beside(norm, model.latent, known) if known else norm
 
     def latents(self, tokens: Tensor, frames: int) -> Tensor:
-        """Tokens (B*T,L,width) -> z (B,T,1,D)."""
+        """Tokens (B*T,L,width) -> z (B,T,1,D-P)."""
         z: Tensor = self.g_z(self.pool(tokens))
         return z.unflatten(0, (-1, frames)).unsqueeze(2)
 
@@ -161,14 +161,12 @@ class Compact(Model):
 
     def state(self, z: Tensor, proprio: Tensor | None, sources: Tensor | None = None) -> Tensor:
         """z (B,T,1,D-P) and proprioception (B,T,P), of the datasets (B,) -> (B,T,1,D)."""
-        if (proprio is None) != (self.proprio is None):
-            raise BadInput(
-                "this model takes no proprioception"
-                if self.proprio is None
-                else f"a state of this model has proprioception, {self.proprio.width} numbers a frame"
-            )
-        if self.proprio is None or proprio is None:
+        if self.proprio is None:
+            if proprio is not None:
+                raise BadInput("this model takes no proprioception")
             return z
+        if proprio is None:
+            raise BadInput(f"a state of this model has proprioception, {self.proprio.width} numbers a frame")
         return torch.cat([z, self.proprio(proprio, sources).to(z.dtype).unsqueeze(2)], dim=-1)
 
     def predict(self, past: Tensor, actions: Tensor) -> Tensor:
