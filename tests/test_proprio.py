@@ -34,9 +34,11 @@ from lrc_jepa.deploy.thinker import Thinker
 from lrc_jepa.envs import WORLDS, get_world
 from lrc_jepa.errors import BadInput, Interrupted
 from lrc_jepa.evaluate.closed_loop import make_start, make_task
+from lrc_jepa.evaluate.compare_planners import _alone as alone
 from lrc_jepa.evaluate.manifest import draw_manifest
 from lrc_jepa.evaluate.openloop import long_clips
 from lrc_jepa.evaluate.ranking import RecoveryConfig, draw_scenes
+from lrc_jepa.evaluate.speed import plan_trajectory
 from lrc_jepa.export.graphs import Encoder
 from lrc_jepa.export.writing import export_run
 from lrc_jepa.library import fit_widths, train
@@ -50,6 +52,7 @@ from lrc_jepa.recipes import get_recipe
 from lrc_jepa.run import Run, load
 from lrc_jepa.runtime import Policy as RuntimePolicy
 from lrc_jepa.serve.session import Session, metadata
+from lrc_jepa.sharing.card import model_card
 from lrc_jepa.studio.imagination import Dream
 from lrc_jepa.studio.opened import Opened
 from lrc_jepa.training import loop
@@ -569,6 +572,18 @@ def test_an_exported_model_takes_it_and_acts_the_same(opened, store, tmp_path):
     with pytest.raises(BadInput, match="must be told what the robot knows of itself"):
         policy.act(frames[0])
     assert policy.act(frames[0], positions[0]).shape == (2,) and policy.proprio == OWN
+
+
+def test_a_card_says_what_the_policy_is_told(telling, run):
+    assert "policy.act(camera_image, agent_position)" in model_card(telling, {}, "somebody/telling")
+    assert "policy.act(camera_image)" in model_card(run, {}, "somebody/blind")
+
+
+def test_planners_are_compared_and_timed_on_it(opened):
+    plan = replace(opened.config.plan, samples=8, iterations=1, elites=2, budget=5, history=2)
+    manifest = draw_manifest(opened.store, opened.split, opened.config.clip, plan, 2)
+    assert alone(opened, manifest, plan)().imagined.shape[-1] == opened.model.spec.width
+    assert len(plan_trajectory(opened, replace(plan, history=1), int(opened.split.heldout[0]), 0, 0)) == 1
 
 
 def test_the_studio_dreams_from_whole_states(opened, store):
