@@ -70,14 +70,16 @@ class DeskPlanner:
         self.heard, self.waiting, self.number, self.made = [], [], 0, 0
         self.fault, self.loading, self.restarts, self.distances = "", 0.0, 0, 1.0
         self.slow = 0.0  # seconds that starting it anew takes
+        self.told = []  # what the robot said of itself, look by look
 
     def begin(self, aim, episode):
         self.number += 1
         self.heard.append(("begin", aim, episode))
         return self.number
 
-    def see(self, frame, done):
+    def see(self, frame, done, proprio=None):
         self.number += 1
+        self.told.append(proprio)
         self.heard.append(("see", int(frame[0, 0, 0]), None if done is None else done.copy()))
         self.waiting.append((self.clock.now(), Seen(self.number, self.distances)))
         return self.number

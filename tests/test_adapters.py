@@ -18,7 +18,7 @@ from lrc_jepa.data.datasets import Datasets
 from lrc_jepa.data.synthetic import synthetic_store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import digest
-from lrc_jepa.library import fit_actions, train
+from lrc_jepa.library import fit_widths, train
 from lrc_jepa.models import build_model
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.run import Run, load
@@ -66,7 +66,7 @@ def joint(datasets, tmp_path_factory):
 
 def pieces_of(config, datasets, run="unused"):
     data = Datasets.of(datasets)
-    return assemble(fit_actions(config, data), data, run, CPU)
+    return assemble(fit_widths(config, data), data, run, CPU)
 
 
 # --- batches -----------------------------------------------------------------------------------
@@ -123,6 +123,15 @@ def test_each_clip_is_seen_through_its_own_adapter(system, datasets):
                 assert not together.action_pred[mine][..., width:].any()
         swapped = model.outputs(replace(clip, sources=1 - clip.sources))
     assert not torch.allclose(swapped.z_pred, together.z_pred, atol=1e-3)
+
+
+def test_each_dataset_finds_its_own_adapter_again_in_whatever_order_they_were_given(datasets, tmp_path):
+    """Files hold tables by the order of names: a run whose adapters had another would read one robot's for the other's."""
+    pieces = pieces_of(small(steps=2), [f"robot={datasets[0]}", f"arm={datasets[0]}"], tmp_path / "r")
+    trained, loaded = pieces.model, load_checkpoint(fit(pieces)).model
+    for name in ("robot", "arm"):
+        ours, theirs = (model.adapters.named(name).state_dict() for model in (trained, loaded))
+        assert all(torch.equal(ours[key], theirs[key]) for key in ours)
 
 
 def test_systems_of_many_vectors_are_refused(datasets, tmp_path, capsys):
@@ -257,9 +266,7 @@ def test_evaluations_take_the_adapter(tmp_path, capsys):
 
 def test_a_new_dataset_gets_a_fresh_adapter(joint, datasets, tmp_path):
     other = shutil.copytree(datasets[1], tmp_path / "arm")
-    pieces = assemble(
-        fit_actions(small(), Datasets.of(other)), Datasets.of(other), tmp_path / "r", CPU, joint
-    )
+    pieces = assemble(fit_widths(small(), Datasets.of(other)), Datasets.of(other), tmp_path / "r", CPU, joint)
     initial = pieces.initial
     assert initial.adapters == ["arm"] and "new: the action adapter of arm" in initial.sentences()
     assert {name.partition(".")[0] for name in initial.new} == {"action_encoder"}
@@ -272,14 +279,14 @@ def test_a_known_name_gets_the_adapter_it_had(joint, datasets, tmp_path):
     """From several to one, by the name given; and from one to several."""
     given = load_checkpoint(list_checkpoints(joint)[-1]).alone("triple").model.state_dict()
     data = Datasets.of(f"triple={shutil.copytree(datasets[1], tmp_path / 'later')}")
-    pieces = assemble(fit_actions(small(), data), data, tmp_path / "r", CPU, joint)
+    pieces = assemble(fit_widths(small(), data), data, tmp_path / "r", CPU, joint)
     assert pieces.initial.adapters == [] and pieces.initial.new == []
     assert all(torch.equal(value, given[name]) for name, value in pieces.model.state_dict().items())
     one = train(small(steps=1), data, tmp_path / "one", init=joint, device="cpu")
     both = Datasets.of([datasets[0], data.stores["triple"]])
-    assert list(both.stores) == ["pair", "later"]
+    assert list(both.stores) == ["later", "pair"]
     named = Datasets.of([datasets[0], f"triple={tmp_path / 'later'}"])
-    wider = assemble(fit_actions(small(), named), named, tmp_path / "w", CPU, one.folder)
+    wider = assemble(fit_widths(small(), named), named, tmp_path / "w", CPU, one.folder)
     assert wider.initial.adapters == ["pair"]
     wanted = one.model.state_dict()["action_encoder.0.weight"]
     assert torch.equal(wider.model.alone("triple").state_dict()["action_encoder.0.weight"], wanted)

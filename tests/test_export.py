@@ -225,7 +225,14 @@ class Walking(Exported):
     def __init__(self, deployment, config):
         model = Walk()
         self.model, self.shape = model, dataclasses.replace(model.spec)
-        self.metadata = type("Known", (), {"plan": config, "rows": 7, "deployment": {"crop": "centre"}})
+        known = {
+            "plan": config,
+            "rows": 7,
+            "deployment": {"crop": "centre"},
+            "proprio": "",
+            "proprio_width": 0,
+        }
+        self.metadata = type("Known", (), known)
         change = deployment.action_change
         lists = {
             "low": deployment.action_low,
@@ -235,7 +242,7 @@ class Walking(Exported):
         }
         self.box = Box.of({**lists, **({"change": change} if change else {})}, model.spec.frameskip)
 
-    def encode(self, frames):
+    def encode(self, frames, proprio=None):
         seen = torch.from_numpy(np.moveaxis(self.see(frames), -1, 1).copy())
         return self.model.encode(seen[:, None])[:, 0, 0].numpy()
 

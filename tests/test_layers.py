@@ -26,6 +26,7 @@ BASE = {
     "rows",
     "arrays",
     "pixels",
+    "senses",
     "records",
     "options",
     "plugins",

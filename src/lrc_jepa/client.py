@@ -3,6 +3,8 @@
     with Client("ws://127.0.0.1:8000") as client:
         client.infer({"image": frame, "goal": picture})["actions"]  # (m, a), in the robot's units
 
+An observation also holds `proprio` where `client.metadata["proprio"]` names what the robot must tell of itself.
+
 The protocol is that of openpi's clients, which can be used in its place: the server sends what it knows of the robot
 when a connection opens; then each table of arrays is answered by one. An answer in words is an error.
 """
@@ -17,6 +19,7 @@ import numpy as np
 from lrc_jepa.arrays import Actions, Array, Frames
 from lrc_jepa.errors import BadInput
 from lrc_jepa.extras import need
+from lrc_jepa.names import column_name
 from lrc_jepa.wire import LARGEST, pack, unpack_table
 
 PORT = 8000
@@ -103,10 +106,12 @@ class StepPolicy:
         """`goal` is a picture (h,w,3) of where to end, or one for each camera.
 
         `camera` is the key of observations that holds the picture; left out: the cameras that the model was
-        trained on, or of a model of one camera the only picture there is.
+        trained on, or of a model of one camera the only picture there is. Proprioception, where the model takes
+        it, is found under the name of its column as it is now or was in the source, or as `proprio`.
         """
         self.policy, self.goal = policy, goal if isinstance(goal, np.ndarray) else dict(goal)
         self.camera, self.cameras = camera, list(policy.metadata["cameras"])
+        self.proprio = str(policy.metadata.get("proprio", ""))
         self.joined = int(policy.metadata["commands"])
         self.block = int(policy.metadata["block"]) * self.joined
         self.reset()
@@ -126,14 +131,25 @@ class StepPolicy:
         given = next(iter(pictures.values()))
         batch = np.ndim(given) == 4
         if not len(self._done) % self.block:
-            self._look({name: _frame(np.asarray(picture)) for name, picture in pictures.items()})
+            frames = {name: _frame(np.asarray(picture)) for name, picture in pictures.items()}
+            self._look({**frames, **self._felt(observation)})
         action = self._left.pop(0)
         self._done.append(action)
         answer = action[None] if batch else action
         return given.new_tensor(answer.tolist()).float() if hasattr(given, "new_tensor") else answer
 
-    def _look(self, frames: Mapping[str, Frames]) -> None:
-        asked: dict[str, Any] = {**frames, "plan": not self._left}
+    def _felt(self, observation: Mapping[str, Any]) -> dict[str, Array]:
+        """What the robot tells of itself, where the model takes it; a batch of one as its only row."""
+        if not self.proprio:
+            return {}
+        for name, values in observation.items():
+            if column_name(name) in (self.proprio, "proprio"):
+                return {"proprio": np.ravel(np.asarray(values, np.float32))}
+        there = ", ".join(observation) or "nothing"
+        raise BadInput(f"the policy must be told {self.proprio}; in the observation there is {there}")
+
+    def _look(self, seen: Mapping[str, Array]) -> None:
+        asked: dict[str, Any] = {**seen, "plan": not self._left}
         if self._new:
             asked |= {"goal": self.goal, "reset": True}
         else:

@@ -193,9 +193,11 @@ class ModelConfig(Checked):
     signature: Natural = 0
     """Random filters whose answers to a frame must be readable from z (term `signature`); 0: none."""
     proprio: str = ""
-    """Column of the dataset joined to every patch (family patches); empty: none."""
+    """Column of the dataset with what the robot knows of itself, such as joint positions; empty: none. Families lrc
+    and compact: it stands beside z, is predicted with it, and must be given when acting. Family patches: joined to
+    every patch in training, its mean stands in when acting."""
     proprio_dim: Natural = 0
-    """Width of that column."""
+    """Width of that column; 0: as wide as it is in the data."""
     slots: SlotsConfig = SlotsConfig()
 
     def __post_init__(self) -> None:

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 
 from lrc_jepa.collective import rank
-from lrc_jepa.config import RunConfig
+from lrc_jepa.config import ModelConfig, RunConfig
 from lrc_jepa.config_tree import with_value
 from lrc_jepa.data.datasets import Datasets, Given
+from lrc_jepa.data.proprio import proprio_column
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import pick_device
 from lrc_jepa.errors import BadInput, Interrupted
@@ -51,12 +52,28 @@ def recipe(name: str, changes: Mapping[str, Any] | None = None) -> RunConfig:
     return replace(config, system=reported_name(config, known))
 
 
-def fit_actions(config: RunConfig, data: Store | Datasets) -> RunConfig:
-    """The action width of the data, where the recipe is for any robot: of several datasets the largest."""
+def fit_widths(config: RunConfig, data: Store | Datasets) -> RunConfig:
+    """The configuration with the widths of the data: of actions, and of proprioception where it takes any.
+
+    That of actions where the recipe is for any robot, of several datasets the largest; that of proprioception where
+    it was not said, which of several datasets must be the same.
+    """
     datasets = Datasets.of(data)
     width = max(store.action.shape[1] for store in datasets.stores.values())
     fits = width if config.world in ANY_ACTIONS else config.action_dim
-    return replace(config, action_dim=fits, adapters=datasets.widths)
+    model = _fit_proprio(config.model, datasets)
+    return replace(config, action_dim=fits, adapters=datasets.widths, model=model)
+
+
+def _fit_proprio(model: ModelConfig, datasets: Datasets) -> ModelConfig:
+    if not model.proprio or model.proprio_dim:
+        return model
+    columns = {name: proprio_column(store, model.proprio) for name, store in datasets.stores.items()}
+    widths = {name: column.shape[1] for name, column in columns.items()}
+    if len(set(widths.values())) > 1:
+        each = ", ".join(f"{width} in {name}" for name, width in widths.items())
+        raise BadInput(f"{model.proprio} has not the same width in all datasets: {each}")
+    return replace(model, proprio_dim=next(iter(widths.values())))
 
 
 def check_search(config: RunConfig) -> None:
@@ -70,7 +87,7 @@ def check_training(
 ) -> RunConfig:
     """The configuration as it fits the data; whatever cannot work is refused before anything is changed."""
     run.check_free(resume=resume, overwrite=overwrite)
-    config = fit_actions(config, data)
+    config = fit_widths(config, data)
     for store in data.stores.values():
         check_data(config, store)
     check_shares(config.train, processes)

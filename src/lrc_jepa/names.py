@@ -45,6 +45,11 @@ def file_name(text: str, taken: Container[str] = ()) -> str:
     return name
 
 
+def column_name(text: str) -> str:
+    """What a column of a dataset is called, whatever it was called elsewhere: observation.state -> observation_state."""
+    return re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")[:60] or "column"
+
+
 def latex(text: str) -> str:
     """The text as LaTeX prints it."""
     return text.translate(LATEX)

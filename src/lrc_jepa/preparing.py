@@ -13,7 +13,7 @@ from lrc_jepa.data.datasets import Datasets, Given
 from lrc_jepa.envs import WORLDS
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import read_tree
-from lrc_jepa.library import fit_actions
+from lrc_jepa.library import fit_widths
 from lrc_jepa.models import build_model, count_parameters
 from lrc_jepa.models.backbones import without_weights
 from lrc_jepa.recipes import get_recipe, setting_of
@@ -108,7 +108,7 @@ def forecast(
     batches = setting_of(config.world).clips // config.train.batch_size
     datasets = Datasets.of(data) if data else None
     if datasets is not None:
-        config = fit_actions(config, datasets)
+        config = fit_widths(config, datasets)
         batches = count_batches(config, datasets)
     unloaded = dataclasses.replace(config.model, backbone=without_weights(config.model.backbone))
     model = build_model(dataclasses.replace(config, model=unloaded))

@@ -19,14 +19,23 @@ class WorldModel(Protocol):
 
     spec: Spec
 
-    def encode(self, frames: Tensor) -> Tensor:
-        """(B,T,3,h,w) uint8 -> (B,T,N,D): the only method that sees pixels."""
+    def encode(self, frames: Tensor, proprio: Tensor | None = None) -> Tensor:
+        """(B,T,3,h,w) uint8 and (B,T,P), in the robot's units -> (B,T,N,D): the only method that sees pixels.
+
+        Without the proprioception that it takes, a model answers with what the frames alone tell, (B,T,N,D-P):
+        enough for a goal, and too little to step from. Only models with P > 0 are given any.
+        """
 
     def step(self, past: Tensor, actions: Tensor) -> Tensor:
         """(B,k,N,D), (B,k,A) -> (B,N,D) for k <= K; `actions[:, i]` is the block LEAVING frame i."""
 
     def distance(self, state: Tensor, goal: Tensor) -> Tensor:
         """(B,N,D), (B,N,D) -> (B,)."""
+
+
+def encode_states(model: WorldModel, frames: Tensor, proprio: Tensor | None) -> Tensor:
+    """Frames (B,T,3,h,w) and, where the model takes it, proprioception (B,T,P) -> (B,T,N,D)."""
+    return model.encode(frames) if proprio is None else model.encode(frames, proprio)
 
 
 @runtime_checkable

@@ -15,8 +15,9 @@ Nothing is read before it is asked for: a run that is about to be trained is a `
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -29,7 +30,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from lrc_jepa import shipped
-from lrc_jepa.arrays import Frames
+from lrc_jepa.arrays import Array, Frames
 from lrc_jepa.config import PlanConfig, RunConfig
 from lrc_jepa.config_tree import from_dict, to_dict
 from lrc_jepa.data.clips import Split
@@ -44,6 +45,7 @@ from lrc_jepa.locks import lock
 from lrc_jepa.models.base import Model
 from lrc_jepa.plan.goals import ReadoutGoal
 from lrc_jepa.plan.policy import Policy, Proposal
+from lrc_jepa.protocols import encode_states
 from lrc_jepa.readout import Readout
 from lrc_jepa.remote.runs import fetched_run
 from lrc_jepa.remote.urls import url_of
@@ -139,11 +141,26 @@ class Run:
         return Policy(self.model, self.checkpoint.deployment, config or self.config.plan, propose=propose)
 
     @torch.inference_mode()
-    def encode(self, frames: Frames) -> Tensor:
-        """Frames (...,h,w,3) uint8 of any size -> latents (...,N,D), without gradients."""
-        seen = self.checkpoint.deployment.see(frames.reshape(-1, *frames.shape[-3:]), self.device)
-        parts = [self.model.encode(part[:, None])[:, 0] for part in seen.split(ENCODED)]
-        return torch.cat(parts).unflatten(0, frames.shape[:-3])
+    def encode(self, frames: Frames, proprio: Array | None = None) -> Tensor:
+        """Frames (...,h,w,3) uint8 of any size -> latents (...,N,D), without gradients.
+
+        With `proprio` (...,P), what the robot knew of itself at each frame, they are whole states of a model that
+        takes it; without, what the frames alone tell, (...,N,D-P), which will do for a goal.
+        """
+        deployment, shape = self.checkpoint.deployment, frames.shape[:-3]
+        seen = deployment.see(frames.reshape(-1, *frames.shape[-3:]), self.device).split(ENCODED)
+        felt: Sequence[Tensor | None] = [None] * len(seen)
+        if proprio is not None:
+            rows = deployment.feel(
+                np.reshape(proprio, (-1, np.shape(proprio)[-1])), math.prod(shape), self.device
+            )
+            assert rows is not None  # otherwise it was refused
+            felt = rows[:, None].split(ENCODED)
+        parts = [
+            encode_states(self.model, part[:, None], known)[:, 0]
+            for part, known in zip(seen, felt, strict=True)
+        ]
+        return torch.cat(parts).unflatten(0, shape)
 
     def goal_where(self, quantity: str, value: ArrayLike, frames: int = 2000) -> ReadoutGoal:
         """A goal without a picture: a physical quantity of the dataset has this value (q,), or values (B,q).

@@ -1,7 +1,8 @@
 """The values that flow between the parts, and the letters used for their shapes.
 
 B batch, T frames, K history, S plan samples, H horizon in action blocks, N tokens per state,
-D latent width, A action block (frameskip x action_dim), Q context queries, h and w image sides.
+D width of a state's tokens, P of them proprioception, A action block (frameskip x action_dim), Q context
+queries, h and w image sides.
 Time is always axis 1; plan samples are folded into B before a model sees them.
 """
 
@@ -16,7 +17,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Spec:
-    """All that a planner may know of a model; saved in the checkpoint, never defaulted."""
+    """All that a planner may know of a model; saved in the checkpoint. Only what older ones lack has a default."""
 
     history: int
     """K, the longest history that `step` accepts."""
@@ -30,6 +31,13 @@ class Spec:
     """Low-level actions in one block, and frames of the recording per model step."""
     image_size: int
     """Side of the square frames that `encode` accepts."""
+    proprio: int = 0
+    """P, how many numbers at the end of a latent token are proprioception: given with a frame, not seen in it."""
+
+    @property
+    def seen(self) -> int:
+        """D - P, the width of what a frame alone tells, and so of a goal picture's latent."""
+        return self.width - self.proprio
 
     @property
     def raw_action_dim(self) -> int:
@@ -71,9 +79,9 @@ class Clip:
 class Outputs:
     """What a trainable model gives to the objective; absent fields are None."""
 
-    z: Tensor  # (B, T, N, D)
+    z: Tensor  # (B, T, N, D), or (B, T, N, D-P): of the frames alone, without proprioception
     z_pred: Tensor  # (B, T-1, N, D), z_pred[:, t] predicts z_target[:, t]
-    z_target: Tensor  # (B, T-1, N, D), the latents of frames 1..T-1
+    z_target: Tensor  # (B, T-1, N, D), the states at frames 1..T-1
     actions: Tensor  # (B, T-1, A)
     episodes: Tensor | None = None  # (B,), the episode of each clip
     u: Tensor | None = None  # (B, T, Q, D)

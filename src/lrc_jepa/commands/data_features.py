@@ -14,7 +14,7 @@ from lrc_jepa.data.features import write_features
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import pick_device
 from lrc_jepa.folders import check_writable
-from lrc_jepa.library import fit_actions
+from lrc_jepa.library import fit_widths
 from lrc_jepa.models import build_model
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.training.assemble import check_data
@@ -46,7 +46,7 @@ def features(argv: list[str]) -> dict[str, Any]:
         config = dataclasses.replace(config, model=dataclasses.replace(config.model, backbone=args.backbone))
     store, device = Store(args.dataset), pick_device(args.device)
     check_writable(store.path)
-    config = fit_actions(config, store)
+    config = fit_widths(config, store)
     check_data(config, store)
     model = build_model(config).to(device).eval()
     with progress_bar("computing features", len(store.pixels)) as bar:

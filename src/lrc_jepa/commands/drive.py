@@ -13,7 +13,7 @@ from lrc_jepa.console import Bar, progress_bar, say, table, warn
 from lrc_jepa.deploy import Log, PlannerProcess, Settings
 from lrc_jepa.drive.pairs import Drives, drive_all, pairs_of
 from lrc_jepa.drive.robot import SimulatedRobot
-from lrc_jepa.envs import simulated
+from lrc_jepa.envs import get_world, simulated
 from lrc_jepa.envs.appearance import Appearance
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
@@ -73,9 +73,9 @@ def work(args: DriveArgs) -> dict[str, Any]:
         threads=args.threads,
         adapter=run.adapter,
     )
-    size = run.checkpoint.deployment.spec.image_size
+    deployment, looks = run.checkpoint.deployment, Appearance(**run.store.meta["appearance"])
     try:
-        robot = SimulatedRobot(run.store.world, Appearance(**run.store.meta["appearance"]), size)
+        robot = SimulatedRobot(run.store.world, looks, deployment.spec.image_size, deployment.proprio)
         try:
             with Log(log) as lines, progress_bar(f"driving in {run.store.world}", len(pairs)) as bar:
                 drives = drive_all(
@@ -104,6 +104,8 @@ def check(run: Run, args: DriveArgs) -> Manifest:
         raise BadInput(f"the run's data come from {run.store.world}, not from {args.env}")
     deployment = run.checkpoint.deployment
     check_planning(args.plan, deployment.spec.history, action_box(deployment, run.device))
+    if deployment.proprio:
+        get_world(run.store.world).check_own(deployment.proprio)
     if args.loop.lead > args.plan.execute:
         raise BadInput(
             f"a plan of {args.plan.execute} blocks cannot be asked for {args.loop.lead} blocks ahead"

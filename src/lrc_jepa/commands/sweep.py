@@ -15,7 +15,7 @@ from lrc_jepa.evaluate.keeping import keep_runs
 from lrc_jepa.folders import check_writable
 from lrc_jepa.jobs.clock import Clock, duration
 from lrc_jepa.jobs.job import Job
-from lrc_jepa.library import fit_actions
+from lrc_jepa.library import fit_widths
 from lrc_jepa.locks import lock
 from lrc_jepa.sweeps.completing import complete, is_done
 from lrc_jepa.sweeps.grid import Cell, SweepArgs, cells_of, jobs_of, of_words
@@ -64,7 +64,7 @@ def check_fit(jobs: Sequence[Job]) -> None:
     for job in jobs:
         if isinstance(job.work, Trained) and job.work.data.exists():
             store = Store(job.work.data)
-            check_data(fit_actions(job.work.config, store), store)
+            check_data(fit_widths(job.work.config, store), store)
 
 
 def foresee(args: SweepArgs, jobs: Sequence[Job]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ class Datasets:
     """Datasets that are trained on together."""
 
     stores: dict[str, Store]
+    """In the order of their names, which is that of tables in files: what is trained is found again under its name."""
 
     @classmethod
     def of(cls, given: Given | Datasets | Sequence[Given]) -> Datasets:
@@ -41,7 +42,7 @@ class Datasets:
             stores[name] = store
         if not stores:
             raise BadInput("a run needs a dataset")
-        return cls(stores)
+        return cls(dict(sorted(stores.items())))
 
     @property
     def several(self) -> bool:

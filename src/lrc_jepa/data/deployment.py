@@ -24,9 +24,11 @@ from lrc_jepa.arrays import Actions, Array, Frames
 from lrc_jepa.data.frames import Crop, side_by_side, to_square
 from lrc_jepa.data.limits import ActionLimits
 from lrc_jepa.data.normalize import ActionNormalizer
+from lrc_jepa.data.proprio import proprio_column
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.pixels import channels_first
+from lrc_jepa.senses import felt
 from lrc_jepa.types import Spec
 
 
@@ -56,6 +58,9 @@ class Deployment:
     """What each number of a command moves; numbered where the data do not say."""
     action_units: tuple[str, ...] = ()
     """What 1 means in each number of a command; empty words where the data do not say."""
+    proprio: str = ""
+    """The column of the data with what the robot knows of itself, which the model must be told with every frame;
+    empty: nothing."""
 
     def __post_init__(self) -> None:
         width = self.spec.raw_action_dim
@@ -83,6 +88,10 @@ class Deployment:
                 raise BadInput(f"{what} has {len(values)} entries where {wanted} are needed")
         if not np.isfinite(self.normalizer.mean).all() or not (self.normalizer.std > 0).all():
             raise BadInput("the means of actions are finite numbers, their deviations positive ones")
+        if not isinstance(self.proprio, str) or bool(self.proprio) != bool(self.spec.proprio):
+            raise BadInput(
+                f"proprioception {self.proprio!r} of {self.spec.proprio} numbers has a name or a width"
+            )
         if self.action_change is not None and not all(0 < most < math.inf for most in self.action_change):
             raise BadInput("a limit on changes is a positive number")
         if np.isnan([self.action_low, self.action_high]).any():
@@ -112,6 +121,19 @@ class Deployment:
             frames = np.stack([to_square(frame, size, self.crop) for frame in frames])
         return channels_first(frames).to(device)
 
+    def feel(self, proprio: Array | None, robots: int, device: torch.device) -> Tensor | None:
+        """What B robots know of themselves, (P,) or (B,P) in their own units -> (B,P); None where none is taken."""
+        values = felt(proprio, self.proprio, self.spec.proprio, robots)
+        return None if values is None else torch.from_numpy(values).to(device)
+
+    def columns(self, store: Store) -> dict[str, Array]:
+        """What clips of a dataset hold for this model beside frames and actions: proprioception, if it takes any."""
+        return {"proprio": proprio_column(store, self.proprio)} if self.proprio else {}
+
+    def told(self, store: Store, rows: Array | slice | int) -> Array | None:
+        """What the robot knew of itself at some rows of a dataset (...,P); None where the model takes nothing."""
+        return np.asarray(self.columns(store)["proprio"][rows], np.float32) if self.proprio else None
+
     def join(self, pictures: Mapping[str, Frames]) -> Frames:
         """Frames (h,w,3) of the cameras, by their names or the last parts of them, as the one that the model sees."""
         seen = [
@@ -130,20 +152,31 @@ class Deployment:
         return np.clip(np.asarray(actions, np.float32), low, high)
 
     @classmethod
-    def of(cls, spec: Spec, store: Store, episodes: Array) -> Deployment:
-        """What a model that is trained on these episodes of a dataset must be used with."""
+    def of(cls, spec: Spec, store: Store, episodes: Array, proprio: str = "") -> Deployment:
+        """What a model that is trained on these episodes of a dataset must be used with.
+
+        `proprio` is the column that a robot must tell, where the model's states have a part for it.
+        """
         limits = ActionLimits.of(store, episodes).to_json()
-        return cls(spec, ActionNormalizer.fit(store, episodes), **limits, **robot_facts(store))
+        told = proprio if spec.proprio else ""
+        return cls(spec, ActionNormalizer.fit(store, episodes), **limits, **robot_facts(store), proprio=told)
 
     def describe(self) -> dict[str, Any]:
         """What somebody who brings frames and takes actions must know, as plain values."""
         facts = {name: value for name, value in self.to_json().items() if name not in ("spec", "normalizer")}
         spec = {"image_size": self.spec.image_size, "block": self.spec.frameskip}
-        return {**facts, **spec, "action_width": self.spec.raw_action_dim}
+        widths = {"action_width": self.spec.raw_action_dim, "proprio_width": self.spec.proprio}
+        return {**facts, **spec, "proprio": self.proprio, **widths}
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values, the fields under their own names."""
-        return {**asdict(self), "normalizer": self.normalizer.to_json()}
+        """As plain values, the fields under their own names.
+
+        Of proprioception nothing is said where there is none, so that earlier versions read it too.
+        """
+        fields = {**asdict(self), "normalizer": self.normalizer.to_json()}
+        if not self.proprio:
+            del fields["proprio"], fields["spec"]["proprio"]
+        return fields
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Deployment:

@@ -18,6 +18,7 @@ import torch
 from lrc_jepa.arrays import Array
 from lrc_jepa.console import warn
 from lrc_jepa.data.column import Column
+from lrc_jepa.data.proprio import proprio_column
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.files import read_json, whole_file, write_json
@@ -80,12 +81,8 @@ def find_features(store: Store, model: object) -> Array | None:
     return column
 
 
-def clip_columns(store: Store, model: object, proprio: str, proprio_dim: int) -> dict[str, Array]:
+def clip_columns(store: Store, model: object, proprio: str) -> dict[str, Array]:
     """What clips hold beside frames and actions: proprioception, and features where they are stored."""
-    columns: dict[str, Array] = {}
-    if proprio:
-        if proprio not in store.columns or store.columns[proprio].shape[1:] != (proprio_dim,):
-            raise BadInput(f"dataset {store.path} has no column {proprio!r} of width {proprio_dim}")
-        columns["proprio"] = store.columns[proprio]
+    columns = {"proprio": proprio_column(store, proprio)} if proprio else {}
     features = find_features(store, model)
     return columns if features is None else {**columns, "features": features}

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from lrc_jepa.arrays import Frames
+from lrc_jepa.arrays import Array, Frames
 from lrc_jepa.console import warn
 from lrc_jepa.deploy.robot import Observation
 
@@ -17,8 +17,9 @@ class Camera:
     A `read` that hangs or fails leaves the last frame to grow old, which the loop notices; why one failed is said at once.
     """
 
-    def __init__(self, read: Callable[[], Frames]) -> None:
-        self._read, self._newest, self._closed = read, None, threading.Event()
+    def __init__(self, read: Callable[[], Frames], feel: Callable[[], Array] | None = None) -> None:
+        """`feel` tells what the robot knows of itself (P,); it is asked as soon as a frame has come."""
+        self._read, self._feel, self._newest, self._closed = read, feel, None, threading.Event()
         self.error = ""
         """Why the camera was given up, if it was."""
         self._thread = threading.Thread(target=self._watch, name="camera", daemon=True)
@@ -38,8 +39,10 @@ class Camera:
         while not self._closed.is_set():
             try:
                 frame = self._read()
+                came = time.monotonic()
+                felt = None if self._feel is None else self._feel()
             except Exception as error:  # noqa: BLE001 - a driver may raise anything
                 self.error = str(error) or type(error).__name__
                 warn(f"the camera failed and is read no more ({self.error})")
                 return
-            self._newest = Observation(frame, time.monotonic())
+            self._newest = Observation(frame, came, felt)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from lrc_jepa.arrays import Actions
+from lrc_jepa.arrays import Actions, Array
 from lrc_jepa.deploy.log import Log
 from lrc_jepa.deploy.planner import Aim, Fault, Planned, Planner, Seen
 from lrc_jepa.deploy.priority import ahead_of_others
@@ -59,6 +59,7 @@ class Loop:
         self.period = 1 / settings.rate_for(facts) / self.joined
         low, high = (np.float32(facts[name][: self.width]) for name in ("action_low", "action_high"))
         self.zero = np.clip(np.zeros(self.width, np.float32), low, high)
+        self.felt = int(facts.get("proprio_width", 0))  # numbers that the robot must tell of itself
         change = facts["action_change"]
         self.change = None if change is None else np.asarray(change, np.float32)
         self.summary = Summary()
@@ -69,6 +70,7 @@ class Loop:
         self._done: deque[Actions] = deque(maxlen=self.block)  # of plans, the newest last
         self._known_past = False  # whether the planner saw the beginning of the block before
         self._last: Actions | None = None  # command
+        self._told = False  # whether the robot ever told what it knows of itself
         self._waited = 0  # periods that a plan in hand was held up
         self._began = (
             0  # number of the planner's beginning: answers with smaller ones are of the drive before
@@ -235,7 +237,16 @@ class Loop:
             or frame.shape[2] != 3
         ):
             return "camera sent garbage"
+        # A robot that never told any was not made to: the planner refuses it with a sentence.
+        if self.felt and (self._told or seen.proprio is not None) and not self._sound(seen.proprio):
+            return "proprioception is garbage"
         return ""
+
+    def _sound(self, proprio: Array | None) -> bool:
+        """Whether the robot tells as many finite numbers of itself as the model takes."""
+        if not isinstance(proprio, np.ndarray) or proprio.dtype.kind not in "biuf":
+            return False
+        return proprio.shape == (self.felt,) and bool(np.isfinite(proprio).all())
 
     def _prepare(self, seen: Observation) -> str:
         """See that there is an action for this period; where a block begins, look and ask ahead."""
@@ -259,7 +270,9 @@ class Loop:
         return ""
 
     def _see(self, seen: Observation, done: Actions | None) -> None:
-        self.planner.see(seen.frame, None if done is None else self._joined(done))
+        told = np.asarray(seen.proprio, np.float32) if self.felt and seen.proprio is not None else None
+        self._told |= told is not None
+        self.planner.see(seen.frame, None if done is None else self._joined(done), told)
         self._known_past = done is not None or self._at < len(self._plan)
 
     def _ask(self, ahead: Actions) -> None:

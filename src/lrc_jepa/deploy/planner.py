@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from lrc_jepa import shipped
-from lrc_jepa.arrays import Actions, Frames
+from lrc_jepa.arrays import Actions, Array, Frames
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.deploy import child
 from lrc_jepa.deploy.link import Closed, Link, Message
@@ -65,8 +65,11 @@ class Planner(Protocol):
         Answers to what was said before bear smaller numbers than the one this returns.
         """
 
-    def see(self, frame: Frames, done: Actions | None) -> int:
-        """A block begins at this frame; `done` (n,a) was carried out since the last, None: the past is not known."""
+    def see(self, frame: Frames, done: Actions | None, proprio: Array | None = None) -> int:
+        """A block begins at this frame; `done` (n,a) was carried out since the last, None: the past is not known.
+
+        `proprio` (P,) is what the robot knows of itself, where the model takes it.
+        """
 
     def ask(self, ahead: Actions) -> int:
         """Plan for when `ahead` (n,a), whole blocks, is carried out; the number of the question."""
@@ -153,9 +156,9 @@ class PlannerProcess:
         """Forget the past, and pursue this."""
         return self._say("begin", {"goal": to_message(aim), "episode": episode})
 
-    def see(self, frame: Frames, done: Actions | None) -> int:
+    def see(self, frame: Frames, done: Actions | None, proprio: Array | None = None) -> int:
         """A block begins at this frame."""
-        return self._say("see", {"frame": frame, "done": done})
+        return self._say("see", {"frame": frame, "done": done, "proprio": proprio})
 
     def ask(self, ahead: Actions) -> int:
         """Plan for when `ahead` is carried out."""

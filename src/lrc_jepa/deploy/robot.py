@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Protocol
 
-from lrc_jepa.arrays import Actions, Frames
+from lrc_jepa.arrays import Actions, Array, Frames
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,8 @@ class Observation:
     frame: Frames  # (h, w, 3), as the camera gives it
     time: float
     """Seconds, by the loop's clock: `time.monotonic` of this machine."""
+    proprio: Array | None = None
+    """What the robot knew of itself then (P,), in its own units, for a model that takes it."""
 
 
 class Robot(Protocol):

@@ -64,7 +64,7 @@ class Thinker:
 
     def _see(self, message: Message) -> Message:
         policy, done = self._ready(), message["done"]
-        policy.look(message["frame"], None if done is None else done.reshape(1, -1))
+        policy.look(message["frame"], None if done is None else done.reshape(1, -1), message.get("proprio"))
         return {"distance": float(policy.controller.distance()[0])}
 
     def _plan(self, message: Message) -> Message:

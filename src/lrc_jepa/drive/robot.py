@@ -30,10 +30,12 @@ class Pair:
 class SimulatedRobot:
     """A `deploy.Robot` whose body is `drive.simulator`."""
 
-    def __init__(self, world: str, appearance: Appearance, size: int) -> None:
+    def __init__(self, world: str, appearance: Appearance, size: int, proprio: str = "") -> None:
+        """`proprio` is the quantity of its own that it tells with each frame of `size` pixels."""
         self._link, self.process = child.start("lrc_jepa.drive.simulator")
         self._newest: Observation | None = None
-        self._link.send({"do": "open", "world": world, "appearance": asdict(appearance), "size": size})
+        facts = {"world": world, "appearance": asdict(appearance), "size": size, "proprio": proprio}
+        self._link.send({"do": "open", **facts})
         self._until("open")
 
     def begin(self, pair: Pair, period: float) -> Frames:
@@ -69,7 +71,7 @@ class SimulatedRobot:
 
     def _take(self, message: Message) -> None:
         if "frame" in message:
-            self._newest = Observation(message["frame"], float(message["time"]))
+            self._newest = Observation(message["frame"], float(message["time"]), message["proprio"])
 
     def _until(self, key: str) -> Any:
         try:

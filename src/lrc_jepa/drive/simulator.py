@@ -16,6 +16,7 @@ from lrc_jepa.deploy import child
 from lrc_jepa.deploy.link import Closed, Link, Message
 from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
+from lrc_jepa.envs.base import World
 from lrc_jepa.protocols import Task
 
 LATE = 1.5  # periods without an action, before the world goes on
@@ -27,6 +28,8 @@ class Simulator:
     def __init__(self, link: Link) -> None:
         self.link = link
         self.task: Task
+        self.world: World
+        self.proprio = ""  # the quantity of its own that the robot tells with a frame
         self.period, self.size, self.steps, self.starved = 1.0, 64, 0, 0
         self.reached: dict[str, bool] = {}
 
@@ -40,9 +43,9 @@ class Simulator:
                 getattr(self, f"_{message['do']}")(message)
 
     def _open(self, message: Message) -> None:
-        world = get_world(message["world"])
-        self.task, self.size = world.make(Appearance(**message["appearance"])), int(message["size"])
-        self.zero = np.zeros(len(world.action_low), np.float32)
+        self.world, self.proprio = get_world(message["world"]), str(message.get("proprio", ""))
+        self.task, self.size = self.world.make(Appearance(**message["appearance"])), int(message["size"])
+        self.zero = np.zeros(len(self.world.action_low), np.float32)
         self.link.send({"open": True})
 
     def _pair(self, message: Message) -> None:
@@ -78,7 +81,8 @@ class Simulator:
         self.reached = {name: self.reached.get(name, False) or now for name, now in met.items()}
 
     def _show(self) -> None:
-        self.link.send({"frame": self.task.render(self.size)[0], "time": time.monotonic()})
+        felt = self.world.feel(self.task.state(), self.proprio)[0] if self.proprio else None
+        self.link.send({"frame": self.task.render(self.size)[0], "time": time.monotonic(), "proprio": felt})
 
     def _end(self, message: Message) -> None:
         result = {"success": self.reached, "steps": self.steps, "starved": self.starved}

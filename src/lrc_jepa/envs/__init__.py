@@ -35,6 +35,17 @@ def get_world(name: str) -> World:
     return world
 
 
+def check_own(store: Store, column: str) -> None:
+    """Refuse a column of a simulated world that is not the robot's own: it could not be told when it acts."""
+    if not simulated(store):
+        return
+    try:
+        world = get_world(store.world)
+    except BadInput:  # its simulator is not installed, and training needs none
+        return
+    world.check_own(column)
+
+
 def simulated(store: Store) -> bool:
     """Whether the states of a dataset can be put back into a world there is."""
     return store.world in WORLDS and "state" in store.columns

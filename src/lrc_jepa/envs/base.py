@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array
 from lrc_jepa.envs.appearance import Appearance
+from lrc_jepa.errors import BadInput
 from lrc_jepa.protocols import Task
 
 
@@ -104,6 +105,8 @@ class World:
     """Episodes that are simulated together."""
     handles: Mapping[str, Handle] = field(default_factory=dict)
     """What can be moved by hand, the most interesting first."""
+    own: tuple[str, ...] = ()
+    """The quantities that a robot would know of itself, and may be told when it acts; never where other things are."""
 
     @property
     def name(self) -> str:
@@ -129,6 +132,19 @@ class World:
     def factors(self) -> tuple[str, ...]:
         """Names of the factors that `varied` appearance can vary, in the order they are switched on."""
         return self.make.named_factors
+
+    def check_own(self, quantity: str) -> None:
+        """Refuse to tell a robot what it would not know of itself."""
+        if quantity not in self.own:
+            there = ", ".join(self.own) or "nothing"
+            raise BadInput(
+                f"{quantity} is not the robot's own in {self.name}, and is not told; there is {there}"
+            )
+
+    def feel(self, states: Array, quantity: str) -> Array:
+        """What robots in states (B,s) know of themselves (B,P): one of their own quantities, as it is collected."""
+        self.check_own(quantity)
+        return np.asarray(self.quantities(states)[quantity], np.float32).reshape(len(states), -1)
 
     def pair(self, rng: np.random.Generator) -> tuple[Array, Array]:
         """A random start and a random goal that is not reached there already."""

@@ -44,8 +44,10 @@ class WorldEnv(gymnasium.Env[Frame, Array]):
 
     def _info(self) -> dict[str, Any]:
         success = {name: bool(met[0]) for name, met in self.task.success().items()}
+        state = self.task.state()
         return {
-            "state": self.task.state()[0],
+            "state": state[0],
+            "own": {name: self.world.feel(state, name)[0] for name in self.world.own},
             "goal_state": self.goal,
             "distance": float(self.task.distance()[0]),
             "success": success,

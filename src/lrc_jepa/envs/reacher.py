@@ -274,4 +274,5 @@ WORLD = World(
     movers={"arm": Mover("joint_position", 0.01)},
     batch=16,
     handles={"finger": Handle("end_effector_position", seen, placed)},
+    own=("joint_position", "joint_velocity", "end_effector_position"),
 )

@@ -256,4 +256,5 @@ WORLD = World(
     reached=lambda states, goals: apart(states, goals) < REACHED,
     movers={"agent": Mover("agent_position", 0.5)},
     handles={"agent": Handle("agent_position", seen, placed)},
+    own=("agent_position",),
 )

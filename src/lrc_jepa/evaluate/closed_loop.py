@@ -24,6 +24,7 @@ class Start:
     frames: Frames  # (B, k, h, w, 3), a block apart, the newest last
     actions: Array  # (B, (k-1)*f, a), the raw actions between them
     goal: Frames  # (B, h, w, 3)
+    proprio: Array | None = None  # (B, k, P), what the robots know of themselves, where the actor takes it
 
 
 class Actor(Protocol):
@@ -33,10 +34,20 @@ class Actor(Protocol):
     def looks(self) -> bool:
         """Whether the next `act` looks at its frames; if not, they may be old."""
 
-    def reset(self, goal: Frames, frames: Frames | None = None, actions: Actions | None = None) -> None:
-        """See the goals (B,h,w,3), and the frames (B,k,h,w,3) and actions (B,n,a) before the start."""
+    @property
+    def proprio(self) -> str:
+        """The quantity of the robot's own that it must be told; empty: none."""
 
-    def act(self, frames: Frames | None) -> Array:
+    def reset(
+        self,
+        goal: Frames,
+        frames: Frames | None = None,
+        actions: Actions | None = None,
+        proprio: Array | None = None,
+    ) -> None:
+        """See the goals (B,h,w,3), and frames (B,k,h,w,3), actions (B,n,a) and proprioception (B,k,P) before."""
+
+    def act(self, frames: Frames | None, proprio: Array | None = None) -> Array:
         """The next low-level actions (B,a)."""
 
 
@@ -57,21 +68,38 @@ def make_task(store: Store) -> Task:
     return get_world(store.world).make(Appearance(**store.meta["appearance"]))
 
 
-def make_start(store: Store, manifest: Manifest, task: Task, size: int, skip: int, history: int) -> Start:
-    """Draw start, history and goal with the task's own renderer; leaves the task at the start."""
+def feel(store: Store, task: Task, quantity: str) -> Array | None:
+    """What the robots of a task know of themselves (B,P): no state, but one quantity of their own, if it is named."""
+    return get_world(store.world).feel(task.state(), quantity) if quantity else None
+
+
+def make_start(
+    store: Store, manifest: Manifest, task: Task, size: int, skip: int, history: int, proprio: str = ""
+) -> Start:
+    """Draw start, history and goal with the task's own renderer; leaves the task at the start.
+
+    `proprio` names the quantity of the robot's own that is told too.
+    """
     episodes = np.asarray(manifest.episodes)
     appearance = store.appearance(episodes)
     state = store.columns["state"]
     task.reset_to(np.asarray(state[manifest.goal_rows(store)]), appearance)
     goal_states, goal = task.state(), task.render(size)
-    seen = []
+    seen, felt = [], list[Array]()
     for back in range(history - 1, -1, -1):
         task.reset_to(np.asarray(state[manifest.start_rows(store, back * skip)]), appearance)
         seen.append(task.render(size))
+        if (known := feel(store, task, proprio)) is not None:
+            felt.append(known)
     task.set_goal(goal_states)
     before = (history - 1) * skip
     rows = manifest.start_rows(store, before)[:, None] + np.arange(before)
-    return Start(frames=np.stack(seen, axis=1), actions=np.asarray(store.action[rows]), goal=goal)
+    return Start(
+        frames=np.stack(seen, axis=1),
+        actions=np.asarray(store.action[rows]),
+        goal=goal,
+        proprio=np.stack(felt, axis=1) if felt else None,
+    )
 
 
 def run(
@@ -89,19 +117,21 @@ def run(
     `task` replaces the world the data came from, for stress tests.
     """
     task = task or make_task(store)
-    scene = make_start(store, manifest, task, size, skip, config.history)
+    scene = make_start(store, manifest, task, size, skip, config.history, actor.proprio)
     start_distance = task.distance()
     reached = {name: met.copy() for name, met in task.success().items()}
     own = next(iter(reached))
     first = np.where(reached[own], 0, -1)
-    actor.reset(scene.goal, scene.frames[:, :-1], scene.actions)
+    before = None if scene.proprio is None else scene.proprio[:, :-1]
+    actor.reset(scene.goal, scene.frames[:, :-1], scene.actions, before)
     frames = scene.frames[:, -1]
     filmed = film or []
     recorded = [frames[filmed]]  # of the others no frame is kept
     for done in range(config.budget):
         if done and not film and actor.looks:
             frames = task.render(size)
-        task.step(actor.act(frames))
+        told = feel(store, task, actor.proprio) if actor.looks else None
+        task.step(actor.act(frames, told))
         for name, met in task.success().items():
             reached[name] |= met
         first = np.where((first < 0) & reached[own], done + 1, first)

@@ -93,9 +93,11 @@ def _alone(opened: Run, manifest: Manifest, config: PlanConfig) -> Callable[[], 
     )
     deployment, task = opened.checkpoint.deployment, make_task(opened.store)
     policy, spec = Policy(opened.model, deployment, config, episodes=[pair]), deployment.spec
-    scene = make_start(opened.store, one, task, spec.image_size, spec.frameskip, config.history)
-    policy.reset(scene.goal, scene.frames[:, :-1], scene.actions)
-    policy.observe(scene.frames[:, -1])
+    start = (task, spec.image_size, spec.frameskip, config.history, policy.proprio)
+    scene = make_start(opened.store, one, *start)
+    before, now = (None, None) if scene.proprio is None else (scene.proprio[:, :-1], scene.proprio[:, -1])
+    policy.reset(scene.goal, scene.frames[:, :-1], scene.actions, before)
+    policy.observe(scene.frames[:, -1], now)
     return policy.controller.solve
 
 

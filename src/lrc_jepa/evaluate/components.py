@@ -13,7 +13,7 @@ from torch import Tensor
 from lrc_jepa.arrays import Array
 from lrc_jepa.device import device_of
 from lrc_jepa.errors import BadInput
-from lrc_jepa.protocols import WorldModel
+from lrc_jepa.protocols import WorldModel, encode_states
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ class Projected(torch.nn.Module):
     """A model whose every latent, encoded or predicted, is projected on k principal components.
 
     P(z) = mean + U_k U_k^T (z - mean)
+
+    Proprioception, which is no part of z, stays as it is.
     """
 
     def __init__(self, model: WorldModel, components: Components, rank: int) -> None:
@@ -66,12 +68,14 @@ class Projected(torch.nn.Module):
         """(..., N, D) -> the same; at full rank exactly z."""
         if self.full:
             return z
-        flat = z.flatten(-2) - self.mean
-        return (self.mean + (flat @ self.basis.T) @ self.basis).view_as(z)
+        seen = z[..., : self.spec.seen]
+        flat = seen.flatten(-2) - self.mean
+        kept = (self.mean + (flat @ self.basis.T) @ self.basis).view_as(seen)
+        return torch.cat([kept, z[..., self.spec.seen :]], dim=-1) if self.spec.proprio else kept
 
-    def encode(self, frames: Tensor) -> Tensor:
+    def encode(self, frames: Tensor, proprio: Tensor | None = None) -> Tensor:
         """Encode, then project."""
-        return self.project(self.model.encode(frames))
+        return self.project(encode_states(self.model, frames, proprio))
 
     def step(self, past: Tensor, actions: Tensor) -> Tensor:
         """Predict, then project."""

@@ -64,7 +64,8 @@ def imagined(run: Run, stamp: Row, steps: int) -> list[Record]:
     deployment = run.checkpoint.deployment
     if run.store.image_size != deployment.spec.image_size:
         return []
-    clips = long_clips(run.store, run.split.heldout, deployment.spec, deployment.normalizer, steps)
+    store, columns = run.store, deployment.columns(run.store)
+    clips = long_clips(store, run.split.heldout, deployment.spec, deployment.normalizer, steps, columns)
     if clips is None:
         return []
     rows: list[Record] = [OpenLoop.of(stamp, e) for e in open_loop_error(run.model, clips, CLIPS)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,37 +17,44 @@ from lrc_jepa.device import device_of
 from lrc_jepa.pixels import pictures
 from lrc_jepa.plan.rollout import rollout
 from lrc_jepa.protocols import Factored, WorldModel
+from lrc_jepa.training.streams import clip_states
 from lrc_jepa.types import Clip, Factors, Spec
 
 
 def long_clips(
-    store: Store, episodes: Array, spec: Spec, normalizer: ActionNormalizer, steps: int
+    store: Store,
+    episodes: Array,
+    spec: Spec,
+    normalizer: ActionNormalizer,
+    steps: int,
+    columns: Mapping[str, Array] | None = None,
 ) -> Clips | None:
     """Clips of one start frame and `steps` further frames, or as many as the longest episode has.
 
-    None where no episode spans a single block.
+    None where no episode spans a single block. `columns` are what they hold besides (`Deployment.columns`).
     """
     steps = min(steps, (int(store.ep_len[episodes].max()) - 1) // spec.frameskip)
     if not steps:
         return None
-    return Clips(store, episodes, ClipConfig(history=1, targets=steps, frameskip=spec.frameskip), normalizer)
+    config = ClipConfig(history=1, targets=steps, frameskip=spec.frameskip)
+    return Clips(store, episodes, config, normalizer, columns)
 
 
 @torch.inference_mode()
 def imagine_clip(model: WorldModel, clip: Clip) -> tuple[Tensor, Tensor]:
-    """Latents of the recorded frames and the imagined ones, both (B, steps, N, D), from frame 0 on."""
-    z = torch.cat([model.encode(part) for part in clip.frames.split(32)])
-    imagined = rollout(model, z[:, :1], clip.actions[:, :0], clip.actions)
-    return z, imagined
+    """States at the recorded frames (B, steps+1, N, D) and those imagined from the first on (B, steps, N, D)."""
+    states = clip_states(model, clip)
+    imagined = rollout(model, states[:, :1], clip.actions[:, :0], clip.actions)
+    return states, imagined
 
 
 @torch.inference_mode()
 def open_loop_error(model: WorldModel, clips: Clips, count: int, seed: int = 0) -> list[dict[str, float]]:
-    """Mean squared latent error per step ahead, beside that of predicting no change."""
+    """Mean squared latent error per step ahead, beside that of predicting no change; of z, not of proprioception."""
     rng = np.random.default_rng(seed)
     ids = np.sort(rng.choice(len(clips), min(count, len(clips)), replace=False))
     clip = _to(clips.gather(ids), model)
-    z, imagined = imagine_clip(model, clip)
+    z, imagined = (states[..., : model.spec.seen] for states in imagine_clip(model, clip))
     rows = []
     for step in range(imagined.shape[1]):
         truth = z[:, step + 1]
@@ -70,8 +79,11 @@ def decoded_strips(model: WorldModel, clips: Clips, ids: Array) -> Array | None:
         return None
     clip = _to(clips.gather(ids), model)
     factors = model.factor(clip.frames)
-    imagined = rollout(model, factors.z[:, :1], clip.actions[:, :0], clip.actions)
-    z = torch.cat([factors.z[:, :1], imagined], dim=1)
+    first = factors.z[:, :1]
+    if clip.proprio is not None:
+        first = model.encode(clip.frames[:, :1], clip.proprio[:, :1])
+    imagined = rollout(model, first, clip.actions[:, :0], clip.actions)
+    z = torch.cat([first, imagined], dim=1)
     fixed = factors.u[:, :1].expand_as(factors.u)
     rebuilt, dreamt = (pictures(model.decode(f)) for f in (factors, Factors(z=z, u=fixed)))
     recorded = clip.frames.movedim(-3, -1).cpu().numpy()

@@ -59,7 +59,7 @@ def measure_pace(opened: Run) -> Pace:
     plans = torch.randn(1, PLANS, config.horizon, spec.action_dim, device=device)
     none = plans.new_zeros(1, 0, spec.action_dim)
     frames = torch.zeros(FRAMES, 1, 3, spec.image_size, spec.image_size, dtype=torch.uint8, device=device)
-    width = spec.tokens * spec.width
+    width = spec.tokens * spec.seen
     some = Components.of(np.random.default_rng(0).normal(size=(8, width)).astype(np.float32))
     narrow = Projected(model, some, 1)
     costs = [LatentCost(m, past, none, past[:, 0], config) for m in (model, narrow)]

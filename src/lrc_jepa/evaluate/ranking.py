@@ -6,6 +6,7 @@ the distance of their last state to the encoded goal frame. No simulator is need
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,6 +25,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.pixels import channels_first
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.protocols import WorldModel
+from lrc_jepa.training.streams import clip_states
 from lrc_jepa.types import Clip, Spec
 
 CandidateKind = Literal["gaussian", "real"]
@@ -54,9 +56,17 @@ class Scenes:
 
 
 def draw_scenes(
-    store: Store, episodes: Array, spec: Spec, normalizer: ActionNormalizer, config: RecoveryConfig
+    store: Store,
+    episodes: Array,
+    spec: Spec,
+    normalizer: ActionNormalizer,
+    config: RecoveryConfig,
+    columns: Mapping[str, Array] | None = None,
 ) -> Scenes:
-    """Clips from held-out episodes, and a pool of real sequences to rank against."""
+    """Clips from held-out episodes, and a pool of real sequences to rank against.
+
+    `columns` are what clips hold besides (`Deployment.columns`).
+    """
     # The frame before the start is not seen: only the block that leaves it is asked for.
     whole = ClipConfig(history=2, targets=config.horizon, frameskip=spec.frameskip)
     span = (config.horizon + 1) * spec.frameskip + 1
@@ -67,9 +77,11 @@ def draw_scenes(
     rng = np.random.default_rng(config.seed)
     ids = rng.permutation(len(clips))[: config.scenes]
     pool = rng.permutation(len(clips))[: 10 * config.candidates]
-    frames = channels_first(store.pixels[clips.frame_rows(ids)[:, 1:]])
+    rows = clips.frame_rows(ids)[:, 1:]
     actions, origin = clips.blocks(ids), torch.from_numpy(clips.episode_of)
-    clip = Clip(frames=frames, actions=actions[:, 1:], episodes=origin[ids])
+    told = {name: torch.from_numpy(column[rows]) for name, column in (columns or {}).items()}
+    frames = channels_first(store.pixels[rows])
+    clip = Clip(frames=frames, actions=actions[:, 1:], episodes=origin[ids], **told)
     return Scenes(clip, actions[:, 0], clips.blocks(pool)[:, 1:], origin[pool])
 
 
@@ -103,17 +115,17 @@ def rank_scenes(
 ) -> list[dict[str, Any]]:
     """One row per scene and horizon, with the model's rank and the copy-the-last-action reference's."""
     device = device_of(model)
-    frames = scenes.clip.frames.to(device)
-    z = torch.cat([model.encode(part) for part in frames.split(16)])  # (B, 1 + H, N, D)
+    real = clip_states(model, scenes.clip.to(device), 16)  # (B, 1 + H, N, D)
+    seen = real[..., : model.spec.seen]  # a goal is a frame, which has no proprioception
     rows = []
     for scene in range(scenes.clip.size):
         plans = candidate_plans(scenes, scene, source, config).to(device)
         last = scenes.last[scene].to(device)
         none = plans.new_zeros(1, 0, plans.shape[-1])
-        start = z[scene : scene + 1, :1]
-        states = LatentCost(model, start, none, z[scene : scene + 1, 0]).imagine(plans[None])[0]
+        start = real[scene : scene + 1, :1]
+        states = LatentCost(model, start, none, start[:, 0]).imagine(plans[None])[0]
         for horizon in range(1, config.horizon + 1):
-            goal = z[scene, horizon].expand(len(plans), -1, -1)
+            goal = seen[scene, horizon].expand(len(plans), -1, -1)
             place, share = rank(model.distance(states[:, horizon - 1], goal))
             copied = (plans[:, :horizon] - last).square().sum(dim=(1, 2))
             copy_place, copy_share = rank(copied)

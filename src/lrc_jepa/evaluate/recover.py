@@ -58,7 +58,9 @@ def measure(run: Run, config: Config) -> Iterator[list[Record]]:
     """A row per scene and horizon, one kind of candidates after the other."""
     run.check_frames()
     deployment, settings = run.checkpoint.deployment, config.recovery
-    scenes = draw_scenes(run.store, run.split.heldout, deployment.spec, deployment.normalizer, settings)
+    store, columns = run.store, deployment.columns(run.store)
+    held, spec = run.split.heldout, deployment.spec
+    scenes = draw_scenes(store, held, spec, deployment.normalizer, settings, columns)
     stamp = run.stamp(recovery=asdict(settings))
     with progress_bar("recovering actions", len(config.sources)) as bar:
         for source in config.sources:

@@ -26,22 +26,28 @@ from lrc_jepa.evaluate.watched import Timed, Watched
 from lrc_jepa.pixels import channels_first
 from lrc_jepa.plan.goals import Goal, LatentGoal
 from lrc_jepa.plan.policy import Agenda, Policy, action_box
-from lrc_jepa.protocols import WorldModel
+from lrc_jepa.protocols import WorldModel, encode_states
 from lrc_jepa.training.checkpoint import Checkpoint
 
 
 class Still:
     """Does nothing at all."""
 
-    looks = False
+    looks, proprio = False, ""
 
     def __init__(self, pairs: int, action_dim: int) -> None:
         self.actions = np.zeros((pairs, action_dim), np.float32)
 
-    def reset(self, goal: Frames, frames: Frames | None = None, actions: Array | None = None) -> None:
+    def reset(
+        self,
+        goal: Frames,
+        frames: Frames | None = None,
+        actions: Array | None = None,
+        proprio: Array | None = None,
+    ) -> None:
         """Nothing to prepare."""
 
-    def act(self, frames: Frames | None) -> Array:
+    def act(self, frames: Frames | None, proprio: Array | None = None) -> Array:
         """Zeros."""
         return self.actions
 
@@ -54,7 +60,7 @@ class Uniform(Still):
         self.low, self.high = low, high
         self.rngs = [np.random.default_rng([seed, pair]) for pair in pairs]
 
-    def act(self, frames: Frames | None) -> Array:
+    def act(self, frames: Frames | None, proprio: Array | None = None) -> Array:
         """Fresh uniform actions."""
         return np.stack([rng.uniform(self.low, self.high) for rng in self.rngs]).astype(np.float32)
 
@@ -66,7 +72,7 @@ class Recorded(Still):
         super().__init__(len(recorded), recorded.shape[-1])
         self.rest = iter(recorded.swapaxes(0, 1))
 
-    def act(self, frames: Frames | None) -> Array:
+    def act(self, frames: Frames | None, proprio: Array | None = None) -> Array:
         """The next recorded actions, or zeros."""
         return next(self.rest, self.actions)
 
@@ -99,10 +105,10 @@ class HeadConfig:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Latents of two frames of an episode, and the normalised actions that leave the first."""
+    """The state at a frame, the latent of a later one, and the normalised actions that leave the first."""
 
     first: Tensor  # (n, N, D)
-    second: Tensor  # (n, N, D)
+    second: Tensor  # (n, N, D-P), as goals are
     blocks: Tensor  # (n, m, A)
 
 
@@ -129,19 +135,25 @@ def draw_pairs(
 
 
 @torch.inference_mode()
-def encode_rows(model: WorldModel, store: Store, rows: Array, batch: int = 128) -> Tensor:
-    """Latents (n,N,D) of single frames; each frame is encoded once."""
+def encode_rows(
+    model: WorldModel, store: Store, rows: Array, batch: int = 128, told: Array | None = None
+) -> Tensor:
+    """Latents (n,N,D) of single frames; each frame is encoded once.
+
+    `told` (all rows, P) is what the robot knew of itself at every frame of the store, where it is taken.
+    """
     unique, back = np.unique(rows, return_inverse=True)
     device = device_of(model)
     latents = []
     for part in np.array_split(unique, max(1, len(unique) // batch)):
         frames = channels_first(store.pixels[part])[:, None].to(device)
-        latents.append(model.encode(frames)[:, 0].float())
+        felt = None if told is None else torch.from_numpy(told[part])[:, None].to(device)
+        latents.append(encode_states(model, frames, felt)[:, 0].float())
     return torch.cat(latents)[torch.from_numpy(back).to(device)]
 
 
 class Head(nn.Module):
-    """[z, z_goal] -> normalised action blocks: three linear layers on standardised latents."""
+    """[state, z_goal] -> normalised action blocks: three linear layers on standardised latents."""
 
     mean: Tensor
     std: Tensor
@@ -165,7 +177,7 @@ class Head(nn.Module):
         return torch.cat([z.flatten(1), goal.flatten(1)], dim=1)
 
     def forward(self, z: Tensor, goal: Tensor) -> Tensor:
-        """(B,N,D) twice -> (B,m,A)."""
+        """(B,N,D), (B,N,D-P) -> (B,m,A)."""
         seen = (self._join(z, goal) - self.mean) / self.std
         return self.layers(seen).unflatten(1, self.shape)
 
@@ -200,8 +212,10 @@ def fit_head(
     """A head on the checkpoint's frozen latents: `blocks` blocks towards a frame 1 to `reach` steps on."""
     config = config or HeadConfig()
     first, second, raw = draw_pairs(store, episodes, checkpoint.deployment, blocks, reach, config)
-    latents = encode_rows(checkpoint.model, store, np.concatenate([first, second]))
+    told = checkpoint.deployment.columns(store).get("proprio")
+    latents = encode_rows(checkpoint.model, store, np.concatenate([first, second]), told=told)
     z, goal = latents.chunk(2)
+    goal = goal[..., : checkpoint.deployment.spec.seen]  # a picture, which has no proprioception
     actions = torch.from_numpy(checkpoint.deployment.normalizer.normalize(raw)).to(z.device)
     return train_head(Pairs(z, goal, actions), config)
 
@@ -216,10 +230,22 @@ class LatentPolicy:
         self.decided = 0
 
     @torch.inference_mode()
-    def _encode(self, frames: Frames) -> Tensor:
-        return self.model.encode(channels_first(frames)[:, None].to(self.device))[:, 0]
+    def _encode(self, frames: Frames, felt: Tensor | None = None) -> Tensor:
+        seen = channels_first(frames)[:, None].to(self.device)
+        return encode_states(self.model, seen, None if felt is None else felt[:, None])[:, 0]
 
-    def reset(self, goal: Frames, frames: Frames | None = None, actions: Array | None = None) -> None:
+    @property
+    def proprio(self) -> str:
+        """What it must be told of the robot."""
+        return self.deployment.proprio
+
+    def reset(
+        self,
+        goal: Frames,
+        frames: Frames | None = None,
+        actions: Array | None = None,
+        proprio: Array | None = None,
+    ) -> None:
         """Encode the goal; the past does not matter."""
         self.goal, self.agenda, self.decided = self._encode(goal), Agenda(self.deployment), 0
 
@@ -229,10 +255,10 @@ class LatentPolicy:
         return self.agenda.looks
 
     @torch.inference_mode()
-    def act(self, frame: Frames | None) -> Array:
+    def act(self, frame: Frames | None, proprio: Array | None = None) -> Array:
         """The next actions (B,a), of blocks inside the action bounds."""
         if frame is not None and self.agenda.looks:
-            self.state = self._encode(frame)
+            self.state = self._encode(frame, self.deployment.feel(proprio, len(frame), self.device))
         if self.agenda.empty:
             self.agenda.fill(self.box.clamp(self.head(self.state, self.goal)))
             self.decided += 1

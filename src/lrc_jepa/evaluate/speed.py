@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 
-from lrc_jepa.arrays import Array, Frames
+from lrc_jepa.arrays import Array
 from lrc_jepa.bounds import Checked, Count, Range
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import progress_bar
@@ -110,14 +110,15 @@ def plan_trajectory(opened: Run, config: PlanConfig, episode: int, start: int, g
     store, spec = opened.store, opened.checkpoint.deployment.spec
     first, last = int(store.ep_offset[episode]), int(store.ep_offset[episode] + store.ep_len[episode] - 1)
 
-    def frame(step: int) -> Frames:
-        return np.array(store.pixels[min(first + start + step, last)])
+    def row(step: int) -> int:
+        return min(first + start + step, last)
 
-    policy = Timed(Policy(opened.model, opened.checkpoint.deployment, config, episodes=[generator]))
+    deployment, goal = opened.checkpoint.deployment, np.array(store.pixels[row(config.goal_offset)])
+    policy = Timed(Policy(opened.model, deployment, config, episodes=[generator]))
     seconds = []
     for done in range(0, config.budget, config.execute * spec.frameskip):
-        policy.reset(frame(config.goal_offset))
-        policy.act(frame(done))
+        policy.reset(goal)
+        policy.act(np.array(store.pixels[row(done)]), deployment.told(store, row(done)))
         seconds += policy.seconds
     return seconds
 

@@ -94,7 +94,7 @@ def small_search(config: PlanConfig) -> PlanConfig:
 def seconds(run: Run, config: Config, pace: Pace) -> float:
     """The planning of every level, and the refits of the trend."""
     spec, pca = run.checkpoint.deployment.spec, config.kind == "pca"
-    width = spec.tokens * spec.width
+    width = spec.tokens * spec.seen
     levels = ranks_for(width, min(width, LATENTS - 1)) if pca else PERTURBATIONS[config.kind].levels
     each = pace.solves(config.plan, spec.frameskip, config.pairs, projected=pca) + 0.5
     return len(levels) * each + (config.refits * REFIT_S if pca else 0.0)

@@ -26,7 +26,8 @@ class Filming:
         self.name, check = next(iter(pieces.health.checks.items()))  # the first dataset speaks for the run
         heldout = Split.by_episode(check.store, pieces.config.clip).heldout
         known = pieces.deployments[self.name]
-        self.clips = long_clips(check.store, heldout, known.spec, known.normalizer, BLOCKS)
+        columns = known.columns(check.store)
+        self.clips = long_clips(check.store, heldout, known.spec, known.normalizer, BLOCKS, columns)
 
     def __call__(self, progress: Progress) -> None:
         """Tell what is told, and after an examination of the film."""

@@ -32,7 +32,8 @@ def measure(opened: Run, protocol: Protocol) -> dict[str, float]:
     """Recall and rank, linear probes of z, reconstruction, and planning where there is a simulator."""
     deployment, store = opened.checkpoint.deployment, opened.store
     recovery = RecoveryConfig(scenes=protocol.scenes)
-    drawn = draw_scenes(store, opened.split.heldout, deployment.spec, deployment.normalizer, recovery)
+    held, spec, columns = opened.split.heldout, deployment.spec, deployment.columns(store)
+    drawn = draw_scenes(store, held, spec, deployment.normalizer, recovery, columns)
     stamp = opened.stamp()
     ranked = [Recovery.of(stamp, r) for r in rank_scenes(opened.model, drawn, "gaussian", recovery)]
     recalls = summarize_recovery(ranked, "gaussian", recovery.horizon)["model"]

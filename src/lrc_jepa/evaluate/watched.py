@@ -28,10 +28,20 @@ class Deciding(Protocol):
     def looks(self) -> bool:
         """Whether the next `act` looks at its frames."""
 
-    def reset(self, goal: Frames, frames: Frames | None = None, actions: Actions | None = None) -> None:
+    @property
+    def proprio(self) -> str:
+        """The quantity of the robot's own that it must be told; empty: none."""
+
+    def reset(
+        self,
+        goal: Frames,
+        frames: Frames | None = None,
+        actions: Actions | None = None,
+        proprio: Array | None = None,
+    ) -> None:
         """Begin anew."""
 
-    def act(self, frame: Frames | None) -> Actions:
+    def act(self, frame: Frames | None, proprio: Array | None = None) -> Actions:
         """The next actions (B,a)."""
 
 
@@ -48,17 +58,28 @@ class Timed:
         """Whether the next `act` looks at its frames."""
         return self.policy.looks
 
-    def reset(self, goal: Frames, frames: Frames | None = None, actions: Actions | None = None) -> None:
+    @property
+    def proprio(self) -> str:
+        """What it must be told of the robot."""
+        return self.policy.proprio
+
+    def reset(
+        self,
+        goal: Frames,
+        frames: Frames | None = None,
+        actions: Actions | None = None,
+        proprio: Array | None = None,
+    ) -> None:
         """Begin anew; encoding the goal is part of the first decision."""
         began = time.perf_counter()
-        self.policy.reset(goal, frames, actions)
+        self.policy.reset(goal, frames, actions, proprio)
         self._spent = time.perf_counter() - began
         self.seconds = []
 
-    def act(self, frames: Frames | None) -> Actions:
+    def act(self, frames: Frames | None, proprio: Array | None = None) -> Actions:
         """The next actions (B,a), and a look at the clock."""
         before, began = self.policy.decided, time.perf_counter()
-        actions = self.policy.act(frames)
+        actions = self.policy.act(frames, proprio)
         self._spent += time.perf_counter() - began
         if self.policy.decided > before:
             self.seconds.append(self._spent)
@@ -80,9 +101,15 @@ class Watched(Timed):
         super().__init__(policy)
         self.explained = explained or []
 
-    def reset(self, goal: Frames, frames: Frames | None = None, actions: Actions | None = None) -> None:
+    def reset(
+        self,
+        goal: Frames,
+        frames: Frames | None = None,
+        actions: Actions | None = None,
+        proprio: Array | None = None,
+    ) -> None:
         """Begin anew; what was noted before is forgotten."""
-        super().reset(goal, frames, actions)
+        super().reset(goal, frames, actions, proprio)
         self.explanation: Explanation | None = None
         self.solved: list[Solved] = []
         self.contexts: list[Tensor | None] = []
@@ -91,9 +118,9 @@ class Watched(Timed):
         self.distances: list[Array] = []  # from the goal where each solve began, (B,)
         self.expected: list[Array] = []  # and after each block of its plan, (B, H)
 
-    def act(self, frames: Frames | None) -> Actions:
+    def act(self, frames: Frames | None, proprio: Array | None = None) -> Actions:
         """The next actions (B,a), which are noted too."""
-        actions = super().act(frames)
+        actions = super().act(frames, proprio)
         self.acted.append(actions)
         return actions
 

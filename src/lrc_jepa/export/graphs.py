@@ -22,19 +22,20 @@ from lrc_jepa.runtime.exported import DECODER, ENCODER, PREDICTOR
 
 
 class Encoder(nn.Module):
-    """Frames (n,h,w,3) uint8 -> z (n,D) and, of a model with two streams, u (n,Q,D)."""
+    """Frames (n,h,w,3) uint8, proprioception (n,P) if it is taken -> states (n,D), of two streams u (n,Q,D) too."""
 
     def __init__(self, model: Compact) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, frames: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        """Frames as cameras give them."""
+    def forward(self, frames: Tensor, proprio: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        """Frames as cameras give them, numbers in the robot's own units."""
         seen = frames.movedim(-1, -3)[:, None]
+        told = None if proprio is None else proprio[:, None]
         if not isinstance(self.model, Factored):
-            return self.model.encode(seen)[:, 0, 0]
+            return self.model.encode(seen, told)[:, 0, 0]
         streams = self.model.factor(seen)
-        return streams.z[:, 0, 0], streams.u[:, 0]
+        return self.model.state(streams.z, told)[:, 0, 0], streams.u[:, 0]
 
 
 class Step(nn.Module):
@@ -50,7 +51,7 @@ class Step(nn.Module):
 
 
 class Rebuild(nn.Module):
-    """z (n,D) and, of a model with two streams, u (n,Q,D) -> pictures (n,h,w,3) in [0, 1]."""
+    """z of states (n,D) and, of a model with two streams, u (n,Q,D) -> pictures (n,h,w,3) in [0, 1]."""
 
     def __init__(self, model: Compact) -> None:
         super().__init__()
@@ -59,7 +60,7 @@ class Rebuild(nn.Module):
     def forward(self, z: Tensor, u: Tensor | None = None) -> Tensor:
         """Pictures as people look at them."""
         assert self.model.decoder is not None
-        z = z.unsqueeze(1)
+        z = z[:, None, : self.model.spec.seen]
         rebuilt = self.model.decoder(z, z[:, :0] if u is None else u)
         return self.model.pixels.invert(rebuilt).movedim(-3, -1)
 
@@ -89,13 +90,14 @@ def graphs(model: Compact, context: int) -> list[Graph]:
     """All graphs of a model whose u has `context` tokens."""
     spec = model.spec
     frames = torch.zeros(2, spec.image_size, spec.image_size, 3, dtype=torch.uint8)
-    z, u = torch.zeros(2, spec.width), torch.zeros(2, context, spec.width)
+    z, u = torch.zeros(2, spec.width), torch.zeros(2, context, spec.seen)
+    told = {"proprio": torch.zeros(2, spec.proprio)} if spec.proprio else {}
     blocks = torch.zeros(2, min(2, spec.history), spec.action_dim)
     past = torch.zeros(*blocks.shape[:2], spec.width)
     axes = (0, 1) if spec.history > 1 else (0,)
     streams = {"z": z, "u": u} if context else {"z": z}
     parts = [
-        Graph(ENCODER, Encoder(model), {"frames": frames}, (0,), tuple(streams)),
+        Graph(ENCODER, Encoder(model), {"frames": frames, **told}, (0,), tuple(streams)),
         Graph(PREDICTOR, Step(model), {"past": past, "actions": blocks}, axes, ("next",)),
     ]
     if model.decoder is not None:

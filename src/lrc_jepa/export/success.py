@@ -9,11 +9,10 @@ from typing import Any
 
 import torch
 
-from lrc_jepa.arrays import Frames
 from lrc_jepa.console import progress_bar
 from lrc_jepa.envs import simulated
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.closed_loop import Rollouts, make_start, make_task
+from lrc_jepa.evaluate.closed_loop import Rollouts, Start, make_start, make_task
 from lrc_jepa.evaluate.closed_loop import run as act
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.stats import mcnemar, wilson
@@ -42,10 +41,9 @@ def compare(run: Run, exported: Exported, pairs: int) -> dict[str, Any]:
         for name, actor in actors.items():
             met[name] = _met(act(actor, store, manifest, plan, spec.frameskip, spec.image_size), manifest)
             bar.advance()
-        start = make_start(store, manifest, make_task(store), spec.image_size, spec.frameskip, 1)
-        seconds = _seconds(
-            {"torch": run.policy(plan), "exported": Policy(runtime)}, start.frames[:, 0], start.goal
-        )
+        seen = (spec.image_size, spec.frameskip, 1, run.checkpoint.deployment.proprio)
+        start = make_start(store, manifest, make_task(store), *seen)
+        seconds = _seconds({"torch": run.policy(plan), "exported": Policy(runtime)}, start)
         bar.advance()
     paired = mcnemar(met["torch"], met["exported"])
     return {
@@ -71,15 +69,16 @@ def _rate(met: list[bool]) -> dict[str, float]:
     return {"success_rate": sum(met) / len(met), "low": low, "high": high}
 
 
-def _seconds(actors: dict[str, Deciding], frames: Frames, goals: Frames) -> dict[str, float]:
+def _seconds(actors: dict[str, Deciding], start: Start) -> dict[str, float]:
     """Median seconds of one robot's plan, goal and frame encoded; the actors take turns."""
     taken: dict[str, list[float]] = {name: [] for name in actors}
     for turn in range(1 + TIMED):
-        which = turn % len(goals)
+        which = turn % len(start.goal)
+        told = None if start.proprio is None else start.proprio[which, 0]
         for name, actor in actors.items():
             began = time.perf_counter()
-            actor.reset(goals[which])
-            actor.act(frames[which])
+            actor.reset(start.goal[which])
+            actor.act(start.frames[which, 0], told)
             taken[name].append(time.perf_counter() - began)
     return {name: median(times[1:]) for name, times in taken.items()}  # the first one warms up
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from lrc_jepa.arrays import Array, Frames
 from lrc_jepa.data.deployment import Deployment
@@ -24,6 +25,14 @@ def scenes(rng: np.random.Generator, count: int, height: int, width: int) -> Fra
     return np.clip(cells[:, rows[:, None], columns] + noise, 0, 255).astype(np.uint8)
 
 
+def _told(model: Compact, rng: np.random.Generator, count: int) -> Tensor | None:
+    """What robots like those of the data might tell of themselves (count,P), where the model takes it."""
+    if model.proprio is None:
+        return None
+    drawn = torch.from_numpy(rng.standard_normal((count, model.proprio.width), np.float32))
+    return model.proprio.mean + model.proprio.std * drawn
+
+
 @torch.inference_mode()
 def golden_vectors(model: Compact, deployment: Deployment) -> dict[str, Array]:
     """Questions and the model's answers, as `runtime.golden.replay` reads them; always the same for a model."""
@@ -33,8 +42,11 @@ def golden_vectors(model: Compact, deployment: Deployment) -> dict[str, Array]:
     frames = scenes(rng, FRAMES, side, side)
     vectors: dict[str, Array] = {"camera": camera, "frames": frames}
     vectors["seen"] = np.moveaxis(deployment.see(camera, CPU).numpy(), 1, -1)
-    answer = Encoder(model)(torch.from_numpy(frames))
-    z, u = answer if isinstance(answer, tuple) else (answer, answer.new_zeros(FRAMES, 0, spec.width))
+    told = _told(model, rng, FRAMES)
+    if told is not None:
+        vectors["proprio"] = told.numpy()
+    answer = Encoder(model)(torch.from_numpy(frames), told)
+    z, u = answer if isinstance(answer, tuple) else (answer, answer.new_zeros(FRAMES, 0, spec.seen))
     vectors |= {"z": z.numpy(), "u": u.numpy()}
     if model.decoder is not None:
         vectors["picture"] = Rebuild(model)(z, u).numpy()
@@ -44,7 +56,11 @@ def golden_vectors(model: Compact, deployment: Deployment) -> dict[str, Array]:
     vectors["plans"] = plans.numpy()
     for name, length in (("first", 1), ("full", spec.history)):
         seen = scenes(rng, PROBLEMS * length, side, side)
-        past = model.encode(channels_first(seen.reshape(PROBLEMS, length, side, side, 3)))
+        told = _told(model, rng, PROBLEMS * length)
+        past = model.encode(
+            channels_first(seen.reshape(PROBLEMS, length, side, side, 3)),
+            None if told is None else told.unflatten(0, (PROBLEMS, length)),
+        )
         blocks = torch.from_numpy(rng.standard_normal((PROBLEMS, length - 1, spec.action_dim), np.float32))
         states = torch.stack(list(Rollout(model, past, blocks, "plain").steps(plans)), dim=2)
         imagined = {"past": past[:, :, 0], "blocks": blocks, "imagined": states[..., 0, :]}

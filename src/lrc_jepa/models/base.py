@@ -36,8 +36,8 @@ class Model(nn.Module):
 
     spec: Spec
 
-    def encode(self, frames: Tensor) -> Tensor:
-        """(B,T,3,h,w) uint8 -> (B,T,N,D): the only method that planning shows pixels to."""
+    def encode(self, frames: Tensor, proprio: Tensor | None = None) -> Tensor:
+        """(B,T,3,h,w) uint8 and (B,T,P) -> (B,T,N,D): the only method that planning shows pixels to."""
         raise NotImplementedError
 
     def step(self, past: Tensor, actions: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from lrc_jepa.models.blocks import Projector
 from lrc_jepa.models.decoder import Decoder
 from lrc_jepa.models.filters import FilterBank
 from lrc_jepa.models.predictor import ActionEncoder, Predictor, build_predictor
+from lrc_jepa.models.proprio import Beside, Proprioception
 from lrc_jepa.models.signature import Signature
 from lrc_jepa.types import Clip, Outputs, Spec
 
@@ -48,25 +49,34 @@ class Borrowed(nn.Module):
 
 
 class Compact(Model):
-    """Encoder, g_z, predictor, g_p, g_a; optionally an inverse-dynamics head and a decoder of z alone."""
+    """Encoder, g_z, predictor, g_p, g_a; optionally an inverse-dynamics head and a decoder of z alone.
+
+    Where the robot tells what it knows of itself, a state is s_t = [z_t; p_t], p_t being that, normalised. The
+    predictor moves both, so that velocities which no frame shows can tell where z goes. All else is of z alone:
+    what regularises it, as p_t is given and cannot collapse; the inverse-dynamics head and the decoder, which
+    would else read from p_t what z then need not hold; and the distance to a picture, which has no p.
+    """
 
     def __init__(self, config: RunConfig) -> None:
         super().__init__(config.model)
         model, clip = config.model, config.clip
         self.infers = model.inverse > 0
+        self.proprio = self._proprioception(config)
+        known = 0 if self.proprio is None else self.proprio.width
         self.spec = Spec(
             history=clip.history,
             tokens=1,
-            width=model.latent,
+            width=model.latent + known,
             action_dim=config.action_dim * clip.frameskip,
             frameskip=clip.frameskip,
             image_size=model.encoder.image_size,
+            proprio=known,
         )
         self.rollout = model.predictor.rollout
         self.g_z, self.g_p = self._projectors(config)
         several, width = bool(config.adapters), self.spec.action_dim
         self.action_encoder = nn.Identity() if several else self._action_encoder(model, width)
-        self.predictor = build_predictor(model.predictor, width, model.latent, clip.history)
+        self.predictor = build_predictor(model.predictor, width, self.spec.width, clip.history)
         self.inverse = None if several else self._inverse_head(model, width)
         self.adapters = self._adapters(config) if several else None
         self.signature = Signature(model.signature, model.latent) if model.signature else None
@@ -77,7 +87,21 @@ class Compact(Model):
         """g_a for blocks of this width; a recurrent predictor reads them as they are."""
         if model.predictor.kind == "gru":
             return nn.Identity()
-        return ActionEncoder(width, model.predictor.action_channels, model.latent)
+        return ActionEncoder(width, model.predictor.action_channels, self.spec.width)
+
+    @staticmethod
+    def _proprioception(config: RunConfig) -> Proprioception | None:
+        model = config.model
+        if not model.proprio:
+            return None
+        if not model.proprio_dim:
+            raise BadInput(f"how wide {model.proprio} is the data tell: name them, or set model.proprio_dim")
+        return Proprioception(model.proprio_dim, max(1, len(config.adapters)))
+
+    def know(self, dataset: str, mean: Tensor, std: Tensor) -> None:
+        """Take the statistics (P,) of what the robot of a dataset knows of itself."""
+        assert self.proprio is not None
+        self.proprio.know(0 if self.adapters is None else self.adapters.names.index(dataset), mean, std)
 
     def _inverse_head(self, model: ModelConfig, width: int) -> nn.Module | None:
         return InverseHead(model.latent, model.inverse, width) if model.inverse else None
@@ -103,6 +127,8 @@ class Compact(Model):
         model._modules = {key: part for key, part in self._modules.items() if key != "adapters"}
         model.adapters, model.action_encoder, model.inverse = None, adapter.encoder, adapter.inverse
         model.spec = replace(self.spec, action_dim=adapter.width)
+        if self.proprio is not None:
+            model.proprio = self.proprio.alone(self.adapters.names.index(name))
         return model
 
     def _add_streams(self, config: RunConfig) -> None:
@@ -115,31 +141,41 @@ class Compact(Model):
 
     def _projectors(self, config: RunConfig) -> tuple[nn.Module, nn.Module]:
         """g_z and g_p; without them z is what the encoder gives, and predictions pass its final norm."""
-        model, width = config.model, config.model.encoder.width
+        model, width, state = config.model, config.model.encoder.width, self.spec.width
         if model.projector:
-            return (
-                Projector(width, model.projector, model.latent),
-                Projector(model.latent, model.projector, model.latent),
-            )
+            return Projector(width, model.projector, model.latent), Projector(state, model.projector, state)
         if width != model.latent:
             raise BadInput(f"without projectors z is as wide as the encoder: {width}, not {model.latent}")
         if isinstance(self.encoder, Frozen):
             return nn.Identity(), nn.Identity()
         if isinstance(self.encoder, FilterBank):
             raise BadInput("an encoder of the kind filters has no final norm: give the model projectors")
-        return nn.Identity(), Borrowed(self.encoder.norm)
+        norm = Borrowed(self.encoder.norm)
+        known = self.spec.proprio
+        return nn.Identity(), Beside(norm, model.latent, known) if known else norm
 
     def latents(self, tokens: Tensor, frames: int) -> Tensor:
-        """Tokens (B*T,L,width) -> z (B,T,1,D)."""
+        """Tokens (B*T,L,width) -> z (B,T,1,D-P)."""
         z: Tensor = self.g_z(self.pool(tokens))
         return z.unflatten(0, (-1, frames)).unsqueeze(2)
 
-    def encode(self, frames: Tensor) -> Tensor:
-        """(B,T,3,h,w) uint8 -> (B,T,1,D)."""
-        return self.latents(self.tokens(frames), frames.shape[1])
+    def encode(self, frames: Tensor, proprio: Tensor | None = None) -> Tensor:
+        """(B,T,3,h,w) uint8 and proprioception (B,T,P) -> states (B,T,1,D); without it z alone, (B,T,1,D-P)."""
+        z = self.latents(self.tokens(frames), frames.shape[1])
+        return z if proprio is None else self.state(z, proprio)
+
+    def state(self, z: Tensor, proprio: Tensor | None, sources: Tensor | None = None) -> Tensor:
+        """z (B,T,1,D-P) and proprioception (B,T,P), of the datasets (B,) -> (B,T,1,D)."""
+        if self.proprio is None:
+            if proprio is not None:
+                raise BadInput("this model takes no proprioception")
+            return z
+        if proprio is None:
+            raise BadInput(f"a state of this model has proprioception, {self.proprio.width} numbers a frame")
+        return torch.cat([z, self.proprio(proprio, sources).to(z.dtype).unsqueeze(2)], dim=-1)
 
     def predict(self, past: Tensor, actions: Tensor) -> Tensor:
-        """z (B,k,1,D), blocks (B,k,A) -> the k next latents (B,k,1,D), k <= history."""
+        """States (B,k,1,D), blocks (B,k,A) -> the k next ones (B,k,1,D), k <= history."""
         moved = self.predictor(past.squeeze(2), self.action_encoder(actions))
         predicted: Tensor = self.g_p(moved)
         return predicted.unsqueeze(2)
@@ -166,11 +202,11 @@ class Compact(Model):
         return carry, state.unsqueeze(1)
 
     def distance(self, state: Tensor, goal: Tensor) -> Tensor:
-        """||state - goal||^2, (B,N,D) twice -> (B,)."""
-        return (state - goal).square().sum(dim=(1, 2))
+        """||state - goal||^2, (B,1,D) twice -> (B,); a goal (B,1,D-P) that is z alone is compared with z alone."""
+        return (state[..., : goal.shape[-1]] - goal).square().sum(dim=(1, 2))
 
     def _predict_clip(self, z: Tensor, actions: Tensor) -> Tensor:
-        """Predictions of frames 1..T-1, each from at most `history` frames before it.
+        """Predictions of the states at frames 1..T-1, each from at most `history` frames before it.
 
         The first `history` come from one causal pass; in a longer clip each later one is the last
         prediction of a window that slides by a frame.
@@ -205,10 +241,11 @@ class Compact(Model):
         if self.adapters is not None:
             assert sources is not None
             blocks = self.adapters.encode(blocks, sources)
+        states = self.state(z, clip.proprio, sources)
         fields = {
             "z": z,
-            "z_pred": self._predict_clip(z[:, :-1], blocks),
-            "z_target": z[:, 1:],
+            "z_pred": self._predict_clip(states[:, :-1], blocks),
+            "z_target": states[:, 1:],
             "actions": clip.actions,
             "episodes": clip.episodes,
         }

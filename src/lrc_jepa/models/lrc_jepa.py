@@ -47,8 +47,8 @@ class LrcJepa(Compact):
         return self._streams(self.pixels(frames))
 
     def decode(self, factors: Factors) -> Tensor:
-        """z and u -> (B,T,3,h,w) in [0, 1]."""
-        return self.pixels.invert(self._rebuild(factors.z, factors.u))
+        """z and u -> (B,T,3,h,w) in [0, 1]; of a whole state z is read alone."""
+        return self.pixels.invert(self._rebuild(factors.z[..., : self.spec.seen], factors.u))
 
     def outputs(self, clip: Clip) -> Outputs:
         """All that the LRC-JEPA objective needs, from one pass over the frames."""

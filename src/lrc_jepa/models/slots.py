@@ -186,6 +186,8 @@ class SlotModel(Model):
         model, clip = config.model, config.clip
         if not model.backbone:
             raise BadInput("the family slots groups frozen features into objects: name a model.backbone")
+        if model.proprio:
+            raise BadInput("the family slots takes no proprioception: leave model.proprio empty")
         if not 0 <= model.slots.masked < model.slots.count:
             raise BadInput(f"of {model.slots.count} slots at most {model.slots.count - 1} can be masked")
         if clip.targets != 1:
@@ -211,7 +213,7 @@ class SlotModel(Model):
         """Every patch is needed."""
         return False
 
-    def encode(self, frames: Tensor) -> Tensor:
+    def encode(self, frames: Tensor, proprio: Tensor | None = None) -> Tensor:
         """(B,T,3,h,w) uint8 -> (B,T,S,D)."""
         slots: Tensor = self.slots(self.tokens(frames).unflatten(0, frames.shape[:2]))
         return slots

@@ -19,8 +19,11 @@ from lrc_jepa.types import Outputs
 
 
 def prediction(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
-    """mean (z_pred - z_target)^2; the target is NOT detached."""
-    return F.mse_loss(out.z_pred.float(), out.z_target.float())
+    """||z_pred - z_target||^2 / width of z, in the mean; the target is NOT detached.
+
+    A number of proprioception counts as one of z does, and z as much as it would alone.
+    """
+    return F.mse_loss(out.z_pred.float(), out.z_target.float()) * (out.z_pred.shape[-1] / out.z.shape[-1])
 
 
 def gaussianity(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:

@@ -31,9 +31,9 @@ class Goal(Protocol):
 
 @dataclass(frozen=True)
 class LatentGoal:
-    """A state to reach, by the model's own distance."""
+    """A state to reach, by the model's own distance; without proprioception, as pictures are, it does not matter."""
 
-    latent: Tensor  # (B, N, D)
+    latent: Tensor  # (B, N, D) or (B, N, D-P)
 
     @property
     def problems(self) -> int:
@@ -46,24 +46,25 @@ class LatentGoal:
 
     def check(self, model: WorldModel, problems: int) -> None:
         """The latent must be one state of this model for each problem."""
-        wanted = (problems, model.spec.tokens, model.spec.width)
-        if tuple(self.latent.shape) != wanted:
-            raise BadInput(f"a goal latent has shape {tuple(self.latent.shape)}, not (B, N, D) = {wanted}")
+        spec, shape = model.spec, tuple(self.latent.shape)
+        wanted = (problems, spec.tokens, spec.width)
+        if shape not in (wanted, (problems, spec.tokens, spec.seen)):
+            raise BadInput(f"a goal latent has shape {shape}, not (B, N, D) = {wanted}")
 
     def distance(self, model: WorldModel, states: Tensor, rows: slice) -> Tensor:
         """The model's distance of states (b,S,N,D), (b,S)."""
-        goal = self.latent[rows, None].expand_as(states)
+        goal = self.latent[rows, None].expand(-1, states.shape[1], -1, -1)
         return model.distance(states.flatten(0, 1), goal.flatten(0, 1)).view(states.shape[:2])
 
 
 @dataclass(frozen=True)
 class ReadoutGoal:
-    """Values y to reach where y = x W + b reads the state x, all its tokens in one row.
+    """Values y to reach where y = x W + b reads the state x, all its tokens in one row, or what is seen of it.
 
     For users without a goal image: "the agent at (40, 180)". Leave out columns that do not matter.
     """
 
-    weight: Tensor  # (N * D, q)
+    weight: Tensor  # (N * D, q) or (N * (D-P), q)
     bias: Tensor  # (q,)
     target: Tensor  # (B, q)
 
@@ -78,9 +79,10 @@ class ReadoutGoal:
 
     def check(self, model: WorldModel, problems: int) -> None:
         """The read-out must be for this model's states and the target for each problem."""
-        width = model.spec.tokens * model.spec.width
-        values = self.bias.shape[-1]
-        if tuple(self.weight.shape) != (width, values) or tuple(self.target.shape) != (problems, values):
+        spec, values = model.spec, self.bias.shape[-1]
+        width, seen = spec.tokens * spec.width, spec.tokens * spec.seen
+        read = tuple(self.weight.shape) in ((width, values), (seen, values))
+        if not read or tuple(self.target.shape) != (problems, values):
             raise BadInput(
                 f"a read-out goal needs weights ({width}, q), a bias (q,) and targets ({problems}, q), not "
                 f"{tuple(self.weight.shape)}, {tuple(self.bias.shape)} and {tuple(self.target.shape)}"
@@ -88,7 +90,8 @@ class ReadoutGoal:
 
     def distance(self, model: WorldModel, states: Tensor, rows: slice) -> Tensor:
         """||x W + b - y||^2 of states (b,S,N,D), (b,S)."""
-        read = states.flatten(2) @ self.weight + self.bias  # (b, S, q)
+        width = len(self.weight) // states.shape[2]
+        read = states[..., :width].flatten(2) @ self.weight + self.bias  # (b, S, q)
         return (read - self.target[rows, None]).square().sum(dim=-1)
 
 

@@ -15,7 +15,7 @@ from lrc_jepa.plan.planners import shift, solve
 from lrc_jepa.plan.problem import Box, Plan, Problem, Watch, join
 from lrc_jepa.plan.rollout import rollout
 from lrc_jepa.plan.search import TooShort, now
-from lrc_jepa.protocols import WorldModel
+from lrc_jepa.protocols import WorldModel, encode_states
 
 TRIES = 5  # at a time budget, before it counts as too short: the first solves warm up, and machines stall
 
@@ -55,26 +55,38 @@ class Controller:
         )
 
     @torch.inference_mode()
-    def begin(self, frames: Tensor, blocks: Tensor) -> None:
-        """Start from `frames` (B,k,3,h,w) and the normalised blocks (B,k-1,A) between them."""
+    def begin(self, frames: Tensor, blocks: Tensor, proprio: Tensor | None = None) -> None:
+        """Start from `frames` (B,k,3,h,w) and the normalised blocks (B,k-1,A) between them.
+
+        `proprio` (B,k,P) is what the robots knew of themselves then, for a model that takes it; so in `observe`.
+        """
         longest = self.model.spec.history
         if not 1 <= frames.shape[1] <= longest:
             raise BadInput(f"a start has 1 to {longest} frames, not {frames.shape[1]}")
         if blocks.shape[1] != frames.shape[1] - 1:
             raise BadInput(f"{frames.shape[1]} frames have {frames.shape[1] - 1} blocks between them")
         check_frames(self.model, frames[:, 0])
-        self._states, self._blocks, self._sent = self.model.encode(frames), blocks, blocks[:, -1:]
+        self._states, self._blocks, self._sent = self._encode(frames, proprio), blocks, blocks[:, -1:]
 
     @torch.inference_mode()
-    def observe(self, frame: Tensor, block: Tensor) -> None:
-        """After executing the normalised `block` (B,A), see `frame` (B,3,h,w)."""
+    def observe(self, frame: Tensor, block: Tensor, proprio: Tensor | None = None) -> None:
+        """After executing the normalised `block` (B,A), see `frame` (B,3,h,w), and be told `proprio` (B,P)."""
         if self._states is None or self._blocks is None:
             raise BadInput("a controller must begin with a frame before it observes")
         longest = self.model.spec.history
-        seen = torch.cat([self._states, self.model.encode(frame[:, None])], dim=1)
+        newest = self._encode(frame[:, None], None if proprio is None else proprio[:, None])
+        seen = torch.cat([self._states, newest], dim=1)
         done = torch.cat([self._blocks, block[:, None]], dim=1)
         self._states, self._blocks = seen[:, -longest:], done[:, max(0, done.shape[1] - longest + 1) :]
         self._sent = block[:, None]
+
+    def _encode(self, frames: Tensor, proprio: Tensor | None) -> Tensor:
+        """States (B,k,N,D); a model that takes proprioception is not left to guess it."""
+        if (proprio is None) != (self.model.spec.proprio == 0):
+            raise BadInput(
+                f"the model takes {self.model.spec.proprio} numbers of proprioception with a frame"
+            )
+        return encode_states(self.model, frames, proprio)
 
     @property
     def state(self) -> Tensor:

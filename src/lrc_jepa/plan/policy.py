@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lrc_jepa.arrays import Actions, Frames
+from lrc_jepa.arrays import Actions, Array, Frames
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.data.deployment import Deployment
 from lrc_jepa.data.limits import UNBOUNDED
@@ -94,7 +94,8 @@ class Policy:
     It is given a goal, then at every low-level step the camera's frame, and answers with an action in the
     robot's own units and bounds. A plan consists of blocks of `frameskip` actions: the model looks at the
     frame that each block begins with, and plans again when `execute` blocks are carried out. Frames may
-    have any size; they are cut and scaled as the training data were.
+    have any size; they are cut and scaled as the training data were. A model that was trained with
+    proprioception is told with each frame what the robot knows of itself, in the robot's own units.
     """
 
     def __init__(
@@ -124,13 +125,22 @@ class Policy:
         """Number the generators of the next `reset`, as `episodes` does for all."""
         self._episodes = episodes
 
+    @property
+    def proprio(self) -> str:
+        """What the robot must tell of itself, by the name of its column in the data; empty: nothing."""
+        return self.deployment.proprio
+
     def reset(
-        self, goal: Frames | Goal, frames: Frames | None = None, actions: Actions | None = None
+        self,
+        goal: Frames | Goal,
+        frames: Frames | None = None,
+        actions: Actions | None = None,
+        proprio: Array | None = None,
     ) -> None:
         """Begin anew, towards a goal image (h,w,3), goal images (B,h,w,3), or any goal of `plan.goals`.
 
         Where a past is known it is the `frames` (B,k,h,w,3), a block apart, before the first one that
-        `act` will see, and the raw `actions` (B,k*frameskip,a) since.
+        `act` will see, the raw `actions` (B,k*frameskip,a) since, and `proprio` (B,k,P) if it is taken.
         """
         if isinstance(goal, np.ndarray):
             goal = image_goal(self.model, self._see(goal[None] if goal.ndim == 3 else goal))
@@ -138,7 +148,7 @@ class Policy:
         self._begun_before += goal.problems
         generators = episode_generators(self.config.seed, list(self._episodes or numbers))
         self._controller = Controller(self.model, self.box, self.config, generators, goal)
-        self._past = None if frames is None or actions is None else (frames, actions)
+        self._past = None if frames is None or actions is None else (frames, actions, proprio)
         self._agenda, self._begun, self._alone = Agenda(self.deployment), False, False
         self.solved, self.decided = None, 0
 
@@ -154,11 +164,14 @@ class Policy:
         """Whether the next `act` looks at its frame; within a block it does not, and None will do."""
         return self._controller is not None and self._agenda.looks
 
-    def act(self, frame: Frames | None) -> Actions:
-        """The action (a,) for a camera's frame (h,w,3), or actions (B,a) for frames (B,h,w,3)."""
+    def act(self, frame: Frames | None, proprio: Array | None = None) -> Actions:
+        """The action (a,) for a camera's frame (h,w,3), or actions (B,a) for frames (B,h,w,3).
+
+        `proprio` (P,) or (B,P) is what the robot knows of itself at that moment, where the model takes it.
+        """
         controller = self.controller
         if self._agenda.looks:
-            self.observe(frame)
+            self.observe(frame, proprio)
         if self._agenda.empty:
             start = (
                 self.box.clamp(self._propose(controller.state, controller.goal)) if self._propose else None
@@ -169,13 +182,13 @@ class Policy:
         action = self._agenda.next()
         return action[0] if self._alone else action
 
-    def observe(self, frame: Frames | None) -> None:
+    def observe(self, frame: Frames | None, proprio: Array | None = None) -> None:
         """Take in the frame that a block begins with; `act` does this by itself."""
         if frame is None:
             raise BadInput("a block begins here: the policy must see a frame")
-        self.look(frame, self._agenda.done if self._begun else None)
+        self.look(frame, self._agenda.done if self._begun else None, proprio)
 
-    def look(self, frame: Frames, done: Actions | None) -> None:
+    def look(self, frame: Frames, done: Actions | None, proprio: Array | None = None) -> None:
         """Take in a frame (h,w,3) or frames (B,h,w,3), after the raw block `done` was carried out.
 
         `done` (B,A) is what the robot was told since the frame before; without it a past is not known, or
@@ -187,10 +200,11 @@ class Policy:
         seen = self._see(frame[None] if self._alone else frame)
         if len(seen) != controller.goal.problems:
             raise BadInput(f"{len(seen)} frames do not fit {controller.goal.problems} goals")
+        felt = self.deployment.feel(proprio, len(seen), self.device)
         if done is not None and self._begun:
-            controller.observe(seen, self._normalised(done))
+            controller.observe(seen, self._normalised(done), felt)
         else:
-            self._begin(controller, seen)
+            self._begin(controller, seen, felt)
         self._begun, self._past = True, None
 
     def plan_after(self, ahead: Actions) -> Actions:
@@ -206,13 +220,13 @@ class Policy:
         agenda.fill(self.solved.plan.actions[:, : self.config.execute])
         return agenda.rest
 
-    def _begin(self, controller: Controller, seen: Tensor) -> None:
-        """Start from the newest frames (B,3,s,s) and the past that `reset` was given."""
+    def _begin(self, controller: Controller, seen: Tensor, felt: Tensor | None) -> None:
+        """Start from the newest frames (B,3,s,s), proprioception (B,P), and the past that `reset` was given."""
         if self._past is None:
             none = torch.zeros(len(seen), 0, self.deployment.spec.action_dim, device=self.device)
-            controller.begin(seen[:, None], none)
+            controller.begin(seen[:, None], none, None if felt is None else felt[:, None])
             return
-        frames, actions = self._past
+        frames, actions, proprio = self._past
         spec, count = self.deployment.spec, frames.shape[1]
         if actions.shape != (len(seen), count * spec.frameskip, spec.raw_action_dim):
             raise BadInput(
@@ -221,7 +235,18 @@ class Policy:
             )
         before = self._see(frames.reshape(-1, *frames.shape[2:])).unflatten(0, frames.shape[:2])
         blocks = self._normalised(actions.reshape(len(seen), count, spec.action_dim))
-        controller.begin(torch.stack([*before.unbind(dim=1), seen], dim=1), blocks)
+        if felt is not None:
+            felt = torch.cat([self._felt_before(proprio, frames.shape[:2]), felt[:, None]], dim=1)
+        controller.begin(torch.stack([*before.unbind(dim=1), seen], dim=1), blocks, felt)
+
+    def _felt_before(self, proprio: Array | None, shape: tuple[int, ...]) -> Tensor:
+        """What the robots knew of themselves at the past frames (B,k), (B,k,P)."""
+        if proprio is not None and proprio.shape[:2] != shape:
+            raise BadInput(f"proprioception of {proprio.shape[:2]} frames does not fit a past of {shape}")
+        rows = None if proprio is None else proprio.reshape(-1, proprio.shape[-1])
+        felt = self.deployment.feel(rows, shape[0] * shape[1], self.device)
+        assert felt is not None  # it is asked for where it is taken
+        return felt.unflatten(0, shape)
 
     def _normalised(self, actions: Actions) -> Tensor:
         return torch.from_numpy(self.deployment.normalizer.normalize(actions)).to(self.device)

@@ -10,11 +10,12 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from lrc_jepa.arrays import Frames
+from lrc_jepa.arrays import Array, Frames
 from lrc_jepa.errors import BadInput
 from lrc_jepa.runtime.box import Plans
 from lrc_jepa.runtime.frames import to_square
 from lrc_jepa.runtime.metadata import Metadata
+from lrc_jepa.senses import felt
 
 ENCODER, PREDICTOR, DECODER = "encoder.onnx", "predictor.onnx", "decoder.onnx"
 ENCODED = 64  # frames encoded at a time
@@ -22,7 +23,7 @@ Latents = NDArray[np.float32]
 
 
 class Exported:
-    """A compact world model: one vector z a frame. Shapes as in `types`, without the axis of tokens."""
+    """A compact world model: one vector a frame. Shapes as in `types`, without the axis of tokens."""
 
     def __init__(self, folder: Path | str, *, threads: int = 0) -> None:
         """`threads` is how many cores a graph may use, 0: all."""
@@ -66,23 +67,38 @@ class Exported:
             return frames
         return np.stack([to_square(frame, size, crop) for frame in frames])
 
-    def _encoded(self, frames: Frames) -> list[Latents]:
-        """Every stream of frames (n,h,w,3)."""
-        seen = self.see(frames)
+    def _encoded(self, frames: Frames, proprio: Array | None) -> list[Latents]:
+        """Every stream of frames (n,h,w,3); the state without its end where proprioception (n,P) is not known."""
+        given: dict[str, Array] = {"frames": self.see(frames)}
+        width = self.metadata.proprio_width
+        told = np.zeros((len(frames), width), np.float32) if proprio is None and width else proprio
+        values = felt(told, self.metadata.proprio, width, len(frames))
+        if values is not None:
+            given["proprio"] = values
         parts: list[Any] = [
-            self._encoder.run(None, {"frames": seen[first : first + ENCODED]})
-            for first in range(0, len(seen), ENCODED)
+            self._encoder.run(None, {name: rows[first : first + ENCODED] for name, rows in given.items()})
+            for first in range(0, len(frames), ENCODED)
         ]
-        return [np.concatenate(stream) for stream in zip(*parts, strict=True)]
+        state, *others = [np.concatenate(stream) for stream in zip(*parts, strict=True)]
+        return [state if proprio is not None else state[:, : self.seen], *others]
 
-    def encode(self, frames: Frames) -> Latents:
-        """Frames (n,h,w,3) uint8 of any size -> z (n,D), which is all that planning reads."""
-        return self._encoded(frames)[0]
+    @property
+    def seen(self) -> int:
+        """D - P, the width of what a frame alone tells."""
+        return self.shape.width - self.metadata.proprio_width
 
-    def factor(self, frames: Frames) -> tuple[Latents, Latents]:
-        """Frames (n,h,w,3) -> z (n,D) and u (n,Q,D), Q may be 0."""
-        z, *rest = self._encoded(frames)
-        return z, rest[0] if rest else np.zeros((len(z), 0, self.shape.width), np.float32)
+    def encode(self, frames: Frames, proprio: Array | None = None) -> Latents:
+        """Frames (n,h,w,3) uint8 of any size -> states (n,D), which is all that planning reads.
+
+        `proprio` (n,P) is what the robots knew of themselves, for a model that takes it; without it the answer is
+        what the frames alone tell, (n,D-P), as goals are.
+        """
+        return self._encoded(frames, proprio)[0]
+
+    def factor(self, frames: Frames, proprio: Array | None = None) -> tuple[Latents, Latents]:
+        """Frames (n,h,w,3), proprioception (n,P) -> states (n,D) and u (n,Q,D-P), Q may be 0."""
+        z, *rest = self._encoded(frames, proprio)
+        return z, rest[0] if rest else np.zeros((len(z), 0, self.seen), np.float32)
 
     def step(self, past: Latents, actions: Plans) -> Latents:
         """(n,k,D), normalised blocks (n,k,A) -> (n,D) for k <= K; `actions[:, i]` leaves frame i."""
@@ -90,7 +106,7 @@ class Exported:
         return np.asarray(moved)
 
     def decode(self, z: Latents, u: Latents) -> NDArray[np.float32]:
-        """z (n,D) and u (n,Q,D) -> pictures (n,h,w,3) in [0, 1]."""
+        """States (n,D) and u (n,Q,D-P) -> pictures (n,h,w,3) in [0, 1]."""
         given = {"z": z, "u": u} if self.shape.context else {"z": z}
         (pictures,) = self._decoder.run(None, given)
         return np.asarray(pictures)

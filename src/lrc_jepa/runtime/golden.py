@@ -18,10 +18,10 @@ GREY = 1  # level by which versions of the library that cuts and scales frames d
 def replay(model: Exported, vectors: dict[str, Array]) -> dict[str, Array]:
     """What an exported model answers to the questions among the golden vectors, under the answers' names.
 
-    camera -> seen, frames -> z and u -> picture, and histories of 1 and of K frames with plans -> the states
+    camera -> seen, frames and proprio -> z and u -> picture, and histories of 1 and of K frames with plans -> the states
     imagined along them, which takes the predictor through every length of its window.
     """
-    z, u = model.factor(vectors["frames"])
+    z, u = model.factor(vectors["frames"], vectors.get("proprio"))
     answers: dict[str, Array] = {"seen": model.see(vectors["camera"]), "z": z, "u": u}
     if DECODER in model.metadata.files:
         answers["picture"] = model.decode(vectors["z"], vectors["u"])

@@ -80,6 +80,16 @@ class Metadata:
                 raise BadInput(f"{what} is damaged: {name} is not the file that was exported")
         return metadata
 
+    @property
+    def proprio(self) -> str:
+        """What the robot must tell of itself, by the name of its column in the data; empty: nothing."""
+        return str(self.deployment.get("proprio", ""))
+
+    @property
+    def proprio_width(self) -> int:
+        """P, the numbers of it that end a state."""
+        return int(self.deployment["spec"].get("proprio", 0))
+
     def box(self) -> Box:
         """The limits of an action block."""
         known = self.deployment

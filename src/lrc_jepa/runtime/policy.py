@@ -13,13 +13,14 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.runtime.box import Plans
 from lrc_jepa.runtime.exported import Exported, Latents
 from lrc_jepa.runtime.search import Solution, icem
+from lrc_jepa.senses import felt
 
 
 @dataclass(frozen=True)
 class Episode:
     """What was seen and done since a goal was given."""
 
-    goal: Latents  # (B, D)
+    goal: Latents  # (B, D-P), what a picture tells
     past: Latents  # (B, k, D), at most K states, the newest last
     blocks: Plans  # (B, k-1, A), normalised
     sent: Plans | None = None  # (B, A), the newest block, which a model may not look back on
@@ -36,7 +37,7 @@ class Policy:
 
     It is given a goal, then at every low-level step the camera's frame, and answers with an action in the
     robot's own units and bounds. It looks where a block of `frameskip` actions begins, and plans again when
-    `execute` blocks are carried out.
+    `execute` blocks are carried out. With each frame it is told what the robot knows of itself, if it takes that.
     """
 
     def __init__(
@@ -58,18 +59,29 @@ class Policy:
         self._actions: Actions = np.zeros((0, 0, 0), np.float32)
         self._at, self._alone = 0, False
 
-    def reset(self, goal: Frames, frames: Frames | None = None, actions: Actions | None = None) -> None:
+    @property
+    def proprio(self) -> str:
+        """What the robot must tell of itself, by the name of its column in the data; empty: nothing."""
+        return self.model.metadata.proprio
+
+    def reset(
+        self,
+        goal: Frames,
+        frames: Frames | None = None,
+        actions: Actions | None = None,
+        proprio: Array | None = None,
+    ) -> None:
         """Begin anew, towards a goal image (h,w,3) or goal images (B,h,w,3).
 
         Where a past is known it is the `frames` (B,k,h,w,3), a block apart, before the first one that
-        `act` will see, and the raw `actions` (B,k*frameskip,a) since.
+        `act` will see, the raw `actions` (B,k*frameskip,a) since, and `proprio` (B,k,P) if it is taken.
         """
         self._goal = self.model.encode(goal[None] if goal.ndim == 3 else goal)
         count = len(self._goal)
         numbers = self._episodes or range(self._begun_before, self._begun_before + count)
         self._begun_before += count
         self._generators = [np.random.default_rng([self.config.seed, number]) for number in numbers]
-        self._known = (frames, actions) if frames is not None and actions is not None else None
+        self._known = (frames, actions, proprio) if frames is not None and actions is not None else None
         if frames is not None and not frames.shape[1]:
             self._known = None
         self._episode = self.solution = None
@@ -81,12 +93,15 @@ class Policy:
         """Whether the next `act` looks at its frame; within a block it does not, and None will do."""
         return self._goal is not None and self._at % self.box.steps == 0
 
-    def act(self, frame: Frames | None) -> Actions:
-        """The action (a,) for a camera's frame (h,w,3), or actions (B,a) for frames (B,h,w,3)."""
+    def act(self, frame: Frames | None, proprio: Array | None = None) -> Actions:
+        """The action (a,) for a camera's frame (h,w,3), or actions (B,a) for frames (B,h,w,3).
+
+        `proprio` (P,) or (B,P) is what the robot knows of itself at that moment, where the model takes it.
+        """
         if self._goal is None:
             raise BadInput("a policy must be reset with a goal before it acts")
         if self.looks:
-            self._episode = self._look(frame, self._goal)
+            self._episode = self._look(frame, proprio, self._goal)
         if self._at == self._actions.shape[1]:
             assert self._episode is not None  # plans end where blocks do
             self.solution = self._solve(self._episode)
@@ -96,12 +111,17 @@ class Policy:
         action = self._actions[:, self._at - 1]
         return action[0] if self._alone else action
 
-    def _look(self, frame: Frames | None, goal: Latents) -> Episode:
+    def _states(self, frames: Frames, proprio: Array | None) -> Latents:
+        """Whole states (n,D) at frames (n,h,w,3), told (n,P) what the robots know of themselves."""
+        metadata = self.model.metadata
+        return self.model.encode(frames, felt(proprio, metadata.proprio, metadata.proprio_width, len(frames)))
+
+    def _look(self, frame: Frames | None, proprio: Array | None, goal: Latents) -> Episode:
         """Take in the frame that a block begins with."""
         if frame is None:
             raise BadInput("a block begins here: the policy must see a frame")
         self._alone = frame.ndim == 3
-        state = self.model.encode(frame[None] if self._alone else frame)
+        state = self._states(frame[None] if self._alone else frame, proprio)
         if len(state) != len(goal):
             raise BadInput(f"{len(state)} frames do not fit {len(goal)} goals")
         if self._episode is None:
@@ -114,7 +134,7 @@ class Policy:
         shape = self.model.shape
         if self._known is None:
             return Episode(goal, state[:, None], np.zeros((len(state), 0, shape.action_dim), np.float32))
-        frames, actions = self._known
+        frames, actions, proprio = self._known
         count, width = frames.shape[1], shape.action_dim // shape.frameskip
         if count >= shape.history:
             raise BadInput(
@@ -126,7 +146,8 @@ class Policy:
                 f"them, each {width} wide: not an array of {actions.shape}"
             )
         blocks = self.box.normalize(actions.reshape(len(state), count, shape.action_dim))
-        before = self.model.encode(frames.reshape(-1, *frames.shape[2:]))
+        told = None if proprio is None else proprio.reshape(-1, proprio.shape[-1])
+        before = self._states(frames.reshape(-1, *frames.shape[2:]), told)
         past = np.concatenate([before.reshape(len(state), count, -1), state[:, None]], axis=1)
         return Episode(goal, past, blocks, blocks[:, -1])
 
@@ -140,7 +161,7 @@ class Policy:
             return np.stack(drawn)
 
         def cost(plans: Plans) -> Array:
-            states = self.model.imagine(episode.past, episode.blocks, plans)
+            states = self.model.imagine(episode.past, episode.blocks, plans)[..., : self.model.seen]
             away = np.square(states - episode.goal[:, None, None]).sum(axis=3)  # (B, S, H)
             effort = config.action_penalty * np.square(plans).sum(axis=(2, 3))
             far: Array = (away.sum(axis=2) if config.cost == "sum" else away[:, :, -1]) + effort

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lrc_jepa.arrays import Actions, Frames
+from lrc_jepa.arrays import Actions, Array, Frames
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.data.deployment import last_part
 from lrc_jepa.errors import BadInput
@@ -22,6 +22,7 @@ class Session:
 
     image   (h,w,3) uint8; or a picture under the name of each camera, or the last part of it: several are joined
     goal    (h,w,3) uint8, or a table with one for each camera: where to end; kept until another is sent
+    proprio (P,), what the robot knows of itself, of a model that takes it (`proprio` in the metadata names it)
     done    (block,a): what was carried out since the last image, a block ago; left out: the past is not known
     ahead   (n,a), whole blocks, at most as many as a plan has: what will be carried out before the plan begins;
             left out: nothing
@@ -55,6 +56,7 @@ class Session:
             raise BadInput(
                 f"ahead is at most {longest} blocks of {spec.frameskip} actions, not {len(ahead)} actions"
             )
+        proprio = self._proprio(observation)
         goal = self._goal(observation)
         if goal is not None:
             self.policy.reset(goal)
@@ -62,7 +64,7 @@ class Session:
         if not self._aimed:
             raise BadInput("the first observation needs a goal, a picture of where to end")
         forget = goal is not None or done is None or bool(observation.get("reset"))
-        self.policy.look(frame, None if forget or done is None else done.reshape(1, -1))
+        self.policy.look(frame, None if forget or done is None else done.reshape(1, -1), proprio)
         answer: dict[str, Any] = {"distance": float(self.policy.controller.distance()[0])}
         if observation.get("plan", True):
             none = np.zeros((0, spec.raw_action_dim), np.float32)
@@ -80,6 +82,17 @@ class Session:
         if not known:
             raise BadInput(f"an observation needs a picture under {' or '.join(['image', *cameras])}")
         return self.policy.deployment.join({name: _picture(observation, name) for name in known})
+
+    def _proprio(self, observation: Mapping[str, Any]) -> Array | None:
+        """What the robot knows of itself, checked before anything is changed; of no use to a model of frames alone."""
+        deployment = self.policy.deployment
+        if not deployment.proprio:
+            return None
+        values = observation.get("proprio")
+        if values is not None and (not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf"):
+            raise BadInput(f"proprio must be an array of {deployment.spec.proprio} numbers")
+        deployment.feel(values, 1, self.policy.device)
+        return values
 
     def _goal(self, observation: Mapping[str, Any]) -> Frames | None:
         goal = observation.get("goal")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from lrc_jepa.evaluate.acted import acted
 from lrc_jepa.evaluate.run_rows import RunRows, described, read_runs
@@ -47,6 +48,12 @@ def _reached(source: RunRows) -> list[str]:
     return lines
 
 
+def _told(model: Mapping[str, Any]) -> str:
+    """What a policy is shown and told at every step; patches are told nothing of the robot when they act."""
+    known = model["proprio"] if model["family"] != "patches" else ""
+    return f"camera_image, {known}" if known else "camera_image"
+
+
 def model_card(run: Path, facts: Mapping[str, object], address: str) -> str:
     """The card of a run; `facts` are its dataset's, none where that is not at hand."""
     (source,) = read_runs([run])
@@ -63,7 +70,7 @@ def model_card(run: Path, facts: Mapping[str, object], address: str) -> str:
         "",
         f'policy = lrc_jepa.load("{address}").policy()',
         "policy.reset(goal_image)          # (h, w, 3) uint8, of any size",
-        "action = policy.act(camera_image) # at every step",
+        f"action = policy.act({_told(config['model'])}) # at every step",
         "```",
         "",
         "## Results",

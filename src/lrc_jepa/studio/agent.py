@@ -13,7 +13,7 @@ from torch import Tensor
 from lrc_jepa.arrays import Actions, Array, Frames
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.device import device_of
-from lrc_jepa.evaluate.closed_loop import make_task
+from lrc_jepa.evaluate.closed_loop import feel, make_task
 from lrc_jepa.plan.policy import Policy
 from lrc_jepa.plan.search import cheapest
 from lrc_jepa.protocols import Task
@@ -131,7 +131,7 @@ class Agent:
         policy.controller.watch = notes
         frame = self.task.render(self.sees)[0]
         began = time.perf_counter()
-        self._next = policy.act(frame)
+        self._next = policy.act(frame, self._feel(policy))
         seconds = time.perf_counter() - began
         self._blocks = 0
         self._thought = self._describe(policy, notes, frame, seconds)
@@ -194,9 +194,15 @@ class Agent:
             if self._blocks == min(self.config.execute, len(thought.states)):
                 self._thought = None
                 return answer
-        frame = self.task.render(self.sees)[0] if self._policy.looks else None
-        self._next = self._policy.act(frame)
+        looks = self._policy.looks
+        frame = self.task.render(self.sees)[0] if looks else None
+        self._next = self._policy.act(frame, self._feel(self._policy) if looks else None)
         return answer
+
+    def _feel(self, policy: Policy) -> Array | None:
+        """What the robot knows of itself (P,), where the model takes it."""
+        felt = feel(self.opened.run.store, self.task, policy.proprio)
+        return None if felt is None else felt[0]
 
     def _compare(self, thought: Thought) -> Answer:
         """What the model expected of the block that has just ended, beside what it sees now."""

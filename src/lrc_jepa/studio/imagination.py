@@ -41,9 +41,8 @@ class Dream:
         self.row = model.row_of(episode, frame)
         self.spec = model.run.checkpoint.deployment.spec
         first = np.asarray(model.run.store.pixels[self.row])
-        factors = model.factor(first[None])
-        self.u = factors.u[:, 0]  # (1, Q, D), of the first frame throughout
-        self.states: list[Tensor] = [factors.z[:, 0]]  # (1, N, D) each
+        self.u = model.factor(first[None]).u[:, 0]  # (1, Q, D), of the first frame throughout
+        self.states: list[Tensor] = [model.state(self.row)]  # (1, N, D) each
         self.blocks: list[Tensor] = []  # (1, A), normalised
         self.real: list[Real | None] = [Real(first, self._recorded(self.row))]
         self.followed = True  # so far the recorded actions, and no others
@@ -115,7 +114,7 @@ class Dream:
         }
 
     def _readings(self, at: int) -> dict[str, Array]:
-        flat = self.states[at].flatten(1).cpu().numpy()
+        flat = self.model.seen(self.states[at])
         return {name: reading.readout(flat)[0] for name, reading in self.model.readings.get("z", {}).items()}
 
     def _point(self, at: int, handle: str) -> Any:

@@ -114,6 +114,15 @@ class Opened:
         z = model.encode(seen)
         return Factors(z=z, u=z[:, :, :0])
 
+    def state(self, row: int) -> Tensor:
+        """The state at a stored frame (1,N,D), with what the robot knew of itself where the model takes it."""
+        store, told = self.run.store, self.run.checkpoint.deployment.told(self.run.store, row)
+        return self.run.encode(np.asarray(store.pixels[row])[None], None if told is None else told[None])
+
+    def seen(self, states: Tensor) -> Array:
+        """What read-outs of z read of states (n,N,D), (n,N*(D-P))."""
+        return states[..., : self.run.checkpoint.deployment.spec.seen].flatten(1).cpu().numpy()
+
     @torch.inference_mode()
     def decode(self, z: Tensor, u: Tensor) -> Frames | None:
         """Latents z (n,N,D) with u (n,Q,D), or one u (1,Q,D) for all -> pictures (n,h,w,3), where it is possible."""
@@ -173,7 +182,8 @@ class Opened:
         """Prediction error of each frame of an episode, and that of predicting no change."""
         store, normalizer = self.run.store, self.run.checkpoint.deployment.normalizer
         rows = slice(store.ep_offset[episode], store.ep_offset[episode] + min(store.ep_len[episode], LONGEST))
-        latents = self.run.encode(np.asarray(store.pixels[rows]))
+        told = self.run.checkpoint.deployment.told(store, rows)
+        latents = self.run.encode(np.asarray(store.pixels[rows]), told)
         actions = torch.from_numpy(normalizer.normalize(np.asarray(store.action[rows]))).to(latents.device)
         return surprise(self.run.model, latents, actions)
 
@@ -183,7 +193,7 @@ class Opened:
         reading = self.readings.get("z", {}).get(held.quantity) if held else None
         if held is None or reading is None:
             return None
-        return held.seen(reading.readout(states.flatten(1).cpu().numpy()))
+        return held.seen(reading.readout(self.seen(states)))
 
     def row_of(self, episode: int, frame: int) -> int:
         """Where a stored frame lies, which must exist."""

@@ -8,7 +8,7 @@ from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import differences
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
-from lrc_jepa.library import fit_actions, train
+from lrc_jepa.library import fit_widths, train
 from lrc_jepa.training.assemble import count_batches, total_steps
 from lrc_jepa.training.bar import training_bar
 from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint
@@ -17,7 +17,7 @@ from lrc_jepa.training.checkpoint import list_checkpoints, load_checkpoint
 def is_trained(config: RunConfig, data: Path, out: Path) -> bool:
     """Whether a run has been trained to its last step; one of another kind in its place is refused."""
     store, done = Store(data), list_checkpoints(out)
-    config = fit_actions(config, store)
+    config = fit_widths(config, store)
     if not done or int(done[-1].name) < total_steps(config, count_batches(config, store)):
         return False
     finished = load_checkpoint(done[-1])

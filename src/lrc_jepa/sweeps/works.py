@@ -17,7 +17,7 @@ from lrc_jepa.evaluate.experiment import Asked
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.experiments import EXPERIMENTS
 from lrc_jepa.files import digest
-from lrc_jepa.library import fit_actions
+from lrc_jepa.library import fit_widths
 from lrc_jepa.locks import hold
 from lrc_jepa.records import Control
 from lrc_jepa.run import Run, open_run
@@ -73,7 +73,7 @@ class TrainingWork:
     @property
     def fitted(self) -> RunConfig:
         """The configuration as it fits the data."""
-        return fit_actions(self.config, Store(self.data))
+        return fit_widths(self.config, Store(self.data))
 
 
 @dataclass(frozen=True)

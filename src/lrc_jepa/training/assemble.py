@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from lrc_jepa.collective import world_size
-from lrc_jepa.config import RunConfig
+from lrc_jepa.config import ModelConfig, RunConfig
 from lrc_jepa.data.batches import order_batches
 from lrc_jepa.data.clips import Clips, Split
 from lrc_jepa.data.datasets import Datasets
@@ -20,9 +20,10 @@ from lrc_jepa.data.deployment import Deployment
 from lrc_jepa.data.features import clip_columns
 from lrc_jepa.data.joined import AnyClips, joined
 from lrc_jepa.data.normalize import ActionNormalizer
+from lrc_jepa.data.proprio import proprio_column, proprio_statistics
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import multiplies_bfloat16
-from lrc_jepa.envs import WORLDS
+from lrc_jepa.envs import WORLDS, check_own
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models import build_model
 from lrc_jepa.models.backbones import home_of
@@ -97,12 +98,25 @@ def check_data(config: RunConfig, store: Store) -> None:
     width, adapted = store.action.shape[1], config.adapters and config.world in ANY_ACTIONS
     if width != config.action_dim and not adapted:
         raise BadInput(f"dataset {store.path} has {width} action dimensions, the run {config.action_dim}")
+    if config.model.proprio:
+        check_proprio(config.model, store)
     side = config.model.encoder.image_size
     if store.image_size != side:
         raise BadInput(
             f"dataset {store.path} has frames of {store.image_size} pixels, {config.recipe or 'the run'} wants "
             f"{side}: collect or import it with --size {side}"
         )
+
+
+def check_proprio(model: ModelConfig, store: Store) -> None:
+    """Refuse a column that is not what the robot knows of itself, or as wide as the model takes it."""
+    width = proprio_column(store, model.proprio).shape[1]
+    if width != model.proprio_dim:
+        raise BadInput(
+            f"dataset {store.path} has no column {model.proprio!r} of width {model.proprio_dim}: it is {width} wide"
+        )
+    if model.family != "patches":  # which is told nothing when it acts
+        check_own(store, model.proprio)
 
 
 def count_batches(config: RunConfig, data: Store | Datasets) -> int:
@@ -130,10 +144,13 @@ class Source:
         """`model` is the one that is trained, with the adapters of all datasets."""
         split = Split.by_episode(store, config.clip)
         spec = model.alone(name).spec if config.adapters and isinstance(model, Compact) else model.spec
-        deployment = Deployment.of(spec, store, split.train)
+        deployment = Deployment.of(spec, store, split.train, config.model.proprio)
         normalizer = deployment.normalizer
-        columns = clip_columns(store, model, config.model.proprio, config.model.proprio_dim)
-        heldout = Clips(store, split.heldout, config.clip, normalizer)
+        if spec.proprio and isinstance(model, Compact):
+            model.know(name, *proprio_statistics(store, config.model.proprio, split.train))
+        columns = clip_columns(store, model, config.model.proprio)
+        seen = {key: column for key, column in columns.items() if key != "features"}
+        heldout = Clips(store, split.heldout, config.clip, normalizer, seen)
         return cls(
             clips=Clips(store, split.train, config.clip, normalizer, columns),
             deployment=deployment,

@@ -21,7 +21,7 @@ from lrc_jepa.models.base import Model
 from lrc_jepa.models.compact import Compact
 from lrc_jepa.objectives.sigreg import GAUSSIAN_FLOOR, sigreg
 from lrc_jepa.readout import Readout, effective_rank, r_squared, rank_correlation
-from lrc_jepa.training.streams import frame_streams
+from lrc_jepa.training.streams import clip_states, frame_streams
 
 COLLAPSED_RANK = 1.5  # effective rank below which z is a line or a point
 SETTLED = 50  # steps before which BatchNorm's running statistics are not yet those of the data
@@ -115,16 +115,16 @@ class HealthCheck:
     def actions(self, model: Model, device: torch.device, config: SigRegConfig) -> dict[str, float]:
         """Prediction error with true, shuffled and shifted actions; SIGReg over its floor."""
         clip = self.clips.gather(self.clip_ids)
-        frames, actions = clip.frames.to(device), clip.actions.to(device)
-        parts = [model.encode(f) for f in frames.split(64)]
-        z = torch.cat(parts)
-        order = torch.from_numpy(np.random.default_rng(0).permutation(len(z))).to(device)
+        actions = clip.actions.to(device)
+        states = clip_states(model, clip.to(device), 64)
+        order = torch.from_numpy(np.random.default_rng(0).permutation(len(states))).to(device)
         window = min(model.spec.history, actions.shape[1])
 
         def error(blocks: Tensor) -> float:
-            predicted = model.step(z[:, :window], blocks[:, :window])
-            return float((predicted - z[:, window]).square().mean())
+            predicted = model.step(states[:, :window], blocks[:, :window])
+            return float((predicted - states[:, window]).square().mean())
 
+        z = states[..., : model.spec.seen]
         statistic = float(sigreg(z, config, torch.Generator().manual_seed(0)))
         return {
             "error_true_actions": error(actions),

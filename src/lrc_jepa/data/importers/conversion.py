@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from lrc_jepa.data.importers.simulated import Simulated
 from lrc_jepa.data.storage import Storage
 from lrc_jepa.data.streaming import StreamWriter
 from lrc_jepa.errors import BadInput
+from lrc_jepa.names import column_name
 
 PIECE = 64  # frames handed to the store at a time
 SHAPING = ("size", "stride", "min_length")  # options that rows depend on
@@ -37,7 +37,7 @@ def safe_names(names: list[str], wanted: Mapping[str, str]) -> dict[str, str]:
     taken = {"pixels", "index", "meta"}
     safe_of: dict[str, str] = {}
     for name in sorted(names, key=lambda n: (n not in ("action", "state", "timestamp"), n)):
-        base = re.sub(r"[^A-Za-z0-9]+", "_", wanted.get(name, name)).strip("_")[:60] or "column"
+        base = column_name(wanted.get(name, name))
         safe, number = base, 2
         while safe.lower() in taken:  # some file systems do not tell upper from lower case
             safe, number = f"{base}_{number}", number + 1

@@ -289,4 +289,5 @@ WORLD = World(
     reached=near,
     movers={"gripper": Mover("end_effector_position", 0.001), "block": Mover("block_position", 0.001)},
     batch=8,
+    own=("joint_position", "joint_velocity", "end_effector_position", "end_effector_yaw", "gripper"),
 )

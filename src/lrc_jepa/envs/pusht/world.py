@@ -234,4 +234,5 @@ WORLD = World(
         "block": Handle("block_position", seen, block_placed),
         "agent": Handle("agent_position", seen, agent_placed),
     },
+    own=("agent_position",),
 )
