@@ -9,48 +9,61 @@ import torch.nn.functional as F
 from lrc_jepa.config import ModelConfig
 from lrc_jepa.config_tree import from_dict, to_dict
 from lrc_jepa.models import build_model
-from lrc_jepa.models.filters import FAINT, SIDE, STRIDE, WIDTH, random_filters
-from lrc_jepa.models.signature import CELLS, Signature
+from lrc_jepa.models.filters import FAINT, SHAPES, SIDE, STRIDE, Filters, places, random_filters
+from lrc_jepa.models.signature import Signature
 from lrc_jepa.objectives import Objective
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.training.estimate import random_clip
 
 
-def by_hand(pixels, filters):
+def by_hand(pixels, filters, bank):
     """(n,3,SIDE,SIDE), one number at a time where it matters."""
     apart = pixels - pixels.mean(dim=0)
-    padded = F.pad(apart, (WIDTH // 2,) * 4)
-    places = range(0, SIDE, STRIDE)
-    cell = len(places) // CELLS
+    width, cells = bank.width, bank.cells
+    padded = F.pad(apart, (width // 2,) * 4)
+    at = range(0, SIDE, STRIDE)
+    cell = len(at) // cells
     rows = []
     for frame in padded:
         row = []
         for kernel in filters:
             answer = torch.tensor(
                 [
-                    [max(0.0, float((frame[:, y : y + WIDTH, x : x + WIDTH] * kernel).sum())) for x in places]
-                    for y in places
+                    [max(0.0, float((frame[:, y : y + width, x : x + width] * kernel).sum())) for x in at]
+                    for y in at
                 ]
             )
-            for down in range(CELLS):
-                for across in range(CELLS):
+            for down in range(cells):
+                for across in range(cells):
                     part = answer[down * cell : (down + 1) * cell, across * cell : (across + 1) * cell]
-                    row.append((part.square().mean() + FAINT).sqrt())
+                    row.append((part.pow(bank.power).mean() + FAINT) ** (1 / bank.power))
         rows.append(torch.stack(row))
     raw = torch.stack(rows)
     return (raw - raw.mean(dim=0)) / (raw.var(dim=0, unbiased=False) + 1e-5).sqrt()
 
 
-def test_it_is_what_a_hand_written_loop_gives():
-    signature = Signature(2, 4)
-    pixels = torch.randn(2, 2, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(1))
-    expected = by_hand(pixels.flatten(0, 1), random_filters(2)).view(2, 2, -1)
-    assert torch.allclose(signature(pixels), expected, atol=1e-4)
+@pytest.mark.parametrize("bank", [SHAPES, places(4), places(2)])
+def test_it_is_what_a_hand_written_loop_gives(bank):
+    pixels = torch.randn(4, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(1))
+    expected = by_hand(pixels, random_filters(2, bank.width), bank)
+    assert torch.allclose(Filters(2, bank)(pixels), expected, atol=1e-3)
+
+
+def test_frames_in_use_are_compared_with_the_mean_picture_of_training():
+    filters = Filters(3, places(2), momentum=1.0)
+    pixels = torch.randn(16, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(1))
+    trained = filters(pixels)
+    assert torch.allclose(filters.background, pixels.mean(dim=0), atol=1e-6)
+    filters.norm.momentum = 1.0
+    filters(pixels)
+    # One frame alone is seen as among the others, but for the batch norm's n - 1.
+    assert torch.allclose(filters.eval()(pixels[:1]), trained[:1], atol=0.1)
+    assert torch.allclose(filters(pixels)[5:6], filters(pixels[5:6]), atol=1e-5)
 
 
 def test_filters_are_always_the_same_and_blind_to_even_light():
-    filters = random_filters(5)
-    assert torch.equal(filters, random_filters(5))
+    filters = random_filters(5, 13)
+    assert torch.equal(filters, random_filters(5, 13))
     assert torch.allclose(filters.sum(dim=(1, 2, 3)), torch.zeros(5), atol=1e-5)
     assert torch.allclose(filters.square().sum(dim=(1, 2, 3)), torch.ones(5), atol=1e-5)
 
@@ -66,7 +79,7 @@ def test_every_frame_is_compared_with_its_own_signature(trained):
     """Frames in another order have their signatures in that order: a shift by one frame would show here."""
     _, model, clip = trained
     out = model.outputs(clip)
-    assert out.signature.shape == out.signature_pred.shape == (4, 4, 8 * CELLS**2)
+    assert out.signature.shape == out.signature_pred.shape == (4, 4, 8)
     order = torch.tensor([2, 0, 3, 1])
     turned = model.outputs(dataclasses.replace(clip, frames=clip.frames[:, order]))
     assert torch.allclose(turned.signature, out.signature[:, order], atol=1e-4)

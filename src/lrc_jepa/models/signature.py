@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from lrc_jepa.models.filters import Filters
-
-CELLS = 2  # the picture is summed up in cells x cells parts
+from lrc_jepa.models.filters import SHAPES, Filters
 
 
 class Signature(nn.Module):
@@ -18,10 +16,10 @@ class Signature(nn.Module):
 
     def __init__(self, count: int, latent: int) -> None:
         super().__init__()
-        self.filters = Filters(count, CELLS)
+        self.filters = Filters(count, SHAPES)
         self.read = nn.Linear(latent, self.filters.width)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """Normalised pixels (B,T,3,h,w) -> (B,T,count*CELLS^2), each of mean 0 and variance 1 over the batch."""
+        """Normalised pixels (B,T,3,h,w) -> (B,T,count), each of mean 0 and variance 1 over the batch."""
         told: Tensor = self.filters(pixels.flatten(0, 1))
         return told.unflatten(0, pixels.shape[:2])
