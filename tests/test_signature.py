@@ -70,7 +70,7 @@ def test_filters_are_always_the_same_and_blind_to_even_light():
 
 @pytest.fixture
 def trained():
-    config = get_recipe("tworoom-lwm+slow+idm+signature-debug")
+    config = get_recipe("tworoom-lwm+sharp-debug")
     model = build_model(config).train()
     return config, model, random_clip(config, model, 4)
 

@@ -41,13 +41,15 @@ class Setting:
     paper: TrainConfig = TrainConfig()
     blocks: int = 8
     """Most action blocks that a clip can span: some datasets have short episodes."""
+    feedback: bool = False
+    """Whether micro recipes look and plan again after every block: where things have weight, or slip."""
 
 
 SETTINGS: dict[str, Setting] = {
     "tworoom": Setting(action_dim=2, clips=693_728),
-    "pusht": Setting(action_dim=2, clips=1_850_814),
-    "reacher": Setting(action_dim=2, clips=1_674_000),
-    "cube": Setting(action_dim=5, clips=1_674_000),
+    "pusht": Setting(action_dim=2, clips=1_850_814, feedback=True),
+    "reacher": Setting(action_dim=2, clips=1_674_000, feedback=True),
+    "cube": Setting(action_dim=5, clips=1_674_000, feedback=True),
     "bridge": Setting(
         action_dim=7, clips=985_631, paper=TrainConfig(epochs=20, batch_size=192, lr=5e-4), blocks=3
     ),
@@ -70,7 +72,9 @@ def setting_of(world: str) -> Setting:
 
 MICRO_PLAN = PlanConfig(planner="icem", samples=128, iterations=4, elites=10, std=1.25)
 """The planner of micro recipes: what it was chosen from, and by what figures, is in docs/planning.md."""
-PROTOCOLS: dict[str, PlanConfig] = {"paper": PlanConfig(), "micro": MICRO_PLAN}
+FEEDBACK_PLAN = replace(MICRO_PLAN, execute=1, deadline=True)
+"""The same search made again after every block, for the moment at which the first plan would have ended."""
+PROTOCOLS: dict[str, PlanConfig] = {"paper": PlanConfig(), "micro": MICRO_PLAN, "feedback": FEEDBACK_PLAN}
 
 
 def by_protocol(name: str, config: PlanConfig, own: PlanConfig) -> PlanConfig:
@@ -83,7 +87,7 @@ def by_protocol(name: str, config: PlanConfig, own: PlanConfig) -> PlanConfig:
 
 
 def protocol_of(config: PlanConfig, own: PlanConfig) -> str:
-    """One word for how it is planned: paper, micro, or custom."""
+    """One word for how it is planned: paper, micro, feedback, or custom."""
     return next((name for name in PROTOCOLS if by_protocol(name, config, own) == config), "custom")
 
 
@@ -108,7 +112,7 @@ def _micro(setting: Setting) -> RunConfig:
             decoder=DecoderConfig(layers=2, width=64, heads=4, mlp=128, patch=16),
         ),
         train=TrainConfig(steps=800, batch_size=64, lr=1e-3, decoder_lr=4e-3, warmup=0.05),
-        plan=MICRO_PLAN,
+        plan=FEEDBACK_PLAN if setting.feedback else MICRO_PLAN,
     )
 
 
@@ -329,7 +333,7 @@ def _signature(config: RunConfig) -> RunConfig:
     encoder = config.model.encoder
     fine = replace(encoder, patch=8) if config.size == "micro" and encoder.kind == "vit" else encoder
     return _weighted(
-        replace(config, model=replace(config.model, signature=small, encoder=fine)), signature=1.0
+        replace(config, model=replace(config.model, signature=small, encoder=fine)), signature=2.0
     )
 
 
@@ -337,7 +341,9 @@ def _filters(config: RunConfig) -> RunConfig:
     """Fixed random filters in place of the encoder's own first layers: little is left to learn."""
     count = {"micro": 128, "debug": 4}.get(config.size, 256)
     encoder = replace(config.model.encoder, kind="filters", stem=count, width=2 * config.model.encoder.width)
-    return replace(config, model=replace(config.model, encoder=encoder))
+    steps = 1500 if config.size == "micro" else config.train.steps
+    filtered = replace(config, model=replace(config.model, encoder=encoder))
+    return replace(filtered, train=replace(config.train, steps=steps))
 
 
 EXTENSIONS: dict[str, Callable[[RunConfig], RunConfig]] = {
@@ -351,6 +357,8 @@ EXTENSIONS: dict[str, Callable[[RunConfig], RunConfig]] = {
     "filters": _filters,
 }
 """What can be added to a system; the name of the result says so: lrc+within+idm."""
+SHARP = ("slow", "idm", "filters", "signature")
+"""What makes z tell places and shapes of what is in the picture precisely, where looks do not vary."""
 SPLIT = ("within", "slow", "idm")
 """What puts into z all that moves and nothing else; docs/recipes.md has what each is worth."""
 
@@ -376,13 +384,13 @@ SYSTEMS: Table[Callable[[RunConfig], RunConfig]] = Table(
         "lrc+within": _extended(_lrc, "within"),
         "lrc+split": _extended(_lrc, *SPLIT, "moving", "apart"),
         "lrc+slow+idm+drawn": _extended(_lrc, "slow", "idm", "drawn"),
+        "lrc+sharp": _extended(_lrc, *SHARP),
         "lwm+idm": _extended(_lwm, "idm"),
         "lwm+within": _extended(_lwm, "within"),
         "lwm+within+idm": _extended(_lwm, "within", "idm"),
         "lwm+within+slow": _extended(_lwm, "within", "slow"),
         "lwm+slow+idm": _extended(_lwm, "slow", "idm"),
-        "lwm+slow+idm+filters": _extended(_lwm, "slow", "idm", "filters"),
-        "lwm+slow+idm+signature": _extended(_lwm, "slow", "idm", "signature"),
+        "lwm+sharp": _extended(_lwm, *SHARP),
         "lwm+split": _extended(_lwm, *SPLIT),
         "lrc-z": _lrc_z,
         "lwm": _lwm,
