@@ -10,7 +10,6 @@ from lrc_jepa.config import ModelConfig
 from lrc_jepa.config_tree import from_dict, to_dict
 from lrc_jepa.models import build_model
 from lrc_jepa.models.filters import FAINT, SHAPES, SIDE, STRIDE, Filters, places, random_filters
-from lrc_jepa.models.signature import Signature
 from lrc_jepa.objectives import Objective
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.training.estimate import random_clip
@@ -79,7 +78,7 @@ def test_every_frame_is_compared_with_its_own_signature(trained):
     """Frames in another order have their signatures in that order: a shift by one frame would show here."""
     _, model, clip = trained
     out = model.outputs(clip)
-    assert out.signature.shape == out.signature_pred.shape == (4, 4, 8)
+    assert out.signature.shape == out.signature_pred.shape == (4, 4, 4)
     order = torch.tensor([2, 0, 3, 1])
     turned = model.outputs(dataclasses.replace(clip, frames=clip.frames[:, order]))
     assert torch.allclose(turned.signature, out.signature[:, order], atol=1e-4)
@@ -95,7 +94,7 @@ def test_the_term_shapes_z_and_the_read_out_alone_is_not_its_target(trained):
     assert torch.allclose(value, (out.signature_pred - out.signature).square().mean())
     value.backward()
     named = {name for name, weight in model.named_parameters() if weight.grad is not None}
-    assert any(name.startswith("encoder") for name in named) and "signature.read.weight" in named
+    assert any(name.startswith("encoder") for name in named) and "signature.weight" in named
     assert not any(name.startswith(("predictor", "action_encoder", "inverse")) for name in named)
 
 
@@ -115,7 +114,7 @@ def test_the_turn_of_an_object_is_nearly_linear_in_it():
     for frame, turn in zip(frames, turns.tolist(), strict=True):
         x, y = torch.randint(0, SIDE - 9, (2,), generator=generator).tolist()
         frame[0, :, y : y + 9, x : x + 9] = shape.rot90(turn)
-    told = Signature(64, 4)(frames)[:, 0]
+    told = Filters(64, SHAPES)(frames[:, 0])
     wanted = F.one_hot(turns).float()
     rows = torch.cat([told, torch.ones(400, 1)], dim=1)
     ridge = rows[:300].T @ rows[:300] + 3 * torch.eye(rows.shape[1])
@@ -126,13 +125,11 @@ def test_the_turn_of_an_object_is_nearly_linear_in_it():
 
 def test_filters_are_not_stored_and_runs_without_them_are_what_they_were(trained):
     _, model, _ = trained
-    assert "signature.filters.filters" not in model.state_dict()
+    assert "encoder.shapes.filters" not in model.state_dict()
     plain = get_recipe("tworoom-lwm-debug")
     values = to_dict(plain.model)
     del values["signature"]
     assert from_dict(ModelConfig, values) == plain.model
-    assert (
-        dataclasses.replace(plain, model=dataclasses.replace(plain.model, signature=4)).digest()
-        != plain.digest()
-    )
+    with pytest.raises(BadInput, match="set model.encoder.kind to filters"):
+        build_model(dataclasses.replace(plain, model=dataclasses.replace(plain.model, signature=True)))
     assert model.feature_shape() is None

@@ -190,8 +190,8 @@ class ModelConfig(Checked):
     decoder: DecoderConfig | None = DecoderConfig()
     inverse: Natural = 0
     """Hidden width of an inverse-dynamics head on [z_t, z_t+1]; 0: no head."""
-    signature: Natural = 0
-    """Random filters whose answers to a frame must be readable from z (term `signature`); 0: none."""
+    signature: bool = False
+    """What the encoder's filters tell of shapes must be readable from z (term `signature`, encoder.kind filters)."""
     proprio: str = ""
     """Column of the dataset with what the robot knows of itself, such as joint positions; empty: none. Families lrc
     and compact: it stands beside z, is predicted with it, and must be given when acting. Family patches: joined to
@@ -462,7 +462,7 @@ class RunConfig(RunSections, RunName):
 ADDED: dict[type[Any], dict[str, Any]] = {
     TrainConfig: {"per_episode": 1, "readers": 0},
     DecoderConfig: {"context": "frame"},
-    ModelConfig: {"signature": 0},
+    ModelConfig: {"signature": False},
     PlanConfig: {"deadline": False},
     RunConfig: {"adapters": {}},
 }

@@ -325,16 +325,8 @@ def _drawn(config: RunConfig) -> RunConfig:
 
 
 def _signature(config: RunConfig) -> RunConfig:
-    """What every frame looks like to random filters must be readable from z, so that shape and turn come into it.
-
-    Smaller patches: with those of the micro size the turn of an object is not even learned when it is told.
-    """
-    small = {"micro": 128, "debug": 8}.get(config.size, 256)
-    encoder = config.model.encoder
-    fine = replace(encoder, patch=8) if config.size == "micro" and encoder.kind == "vit" else encoder
-    return _weighted(
-        replace(config, model=replace(config.model, signature=small, encoder=fine)), signature=2.0
-    )
+    """What filters tell of shapes must be readable from z: so what turns and seldom moves comes into it as well."""
+    return _weighted(replace(config, model=replace(config.model, signature=True)), signature=2.0)
 
 
 def _filters(config: RunConfig) -> RunConfig:

@@ -24,7 +24,6 @@ from lrc_jepa.models.decoder import Decoder
 from lrc_jepa.models.filters import FilterBank
 from lrc_jepa.models.predictor import ActionEncoder, Predictor, build_predictor
 from lrc_jepa.models.proprio import Beside, Proprioception
-from lrc_jepa.models.signature import Signature
 from lrc_jepa.types import Clip, Outputs, Spec
 
 
@@ -79,7 +78,7 @@ class Compact(Model):
         self.predictor = build_predictor(model.predictor, width, self.spec.width, clip.history)
         self.inverse = None if several else self._inverse_head(model, width)
         self.adapters = self._adapters(config) if several else None
-        self.signature = Signature(model.signature, model.latent) if model.signature else None
+        self.signature = self._signature(model)
         self.decoder: Decoder | None = None
         self._add_streams(config)
 
@@ -105,6 +104,14 @@ class Compact(Model):
 
     def _inverse_head(self, model: ModelConfig, width: int) -> nn.Module | None:
         return InverseHead(model.latent, model.inverse, width) if model.inverse else None
+
+    def _signature(self, model: ModelConfig) -> nn.Module | None:
+        """z -> what the encoder's filters tell of shapes, by a linear map."""
+        if not model.signature:
+            return None
+        if not isinstance(self.encoder, FilterBank):
+            raise BadInput("a signature is what filters tell: set model.encoder.kind to filters")
+        return nn.Linear(model.latent, model.encoder.stem)
 
     def _adapters(self, config: RunConfig) -> Adapters:
         """An adapter for each of several datasets; `action_encoder` has nothing left to do until one is chosen.
@@ -254,11 +261,20 @@ class Compact(Model):
             fields["action_pred"] = self._infer(pairs, sources)
         return fields
 
-    def _signed(self, z: Tensor, pixels: Tensor) -> dict[str, Tensor]:
-        """The signature of normalised pixels (B,T,3,h,w), and what z (B,T,1,D) tells of it."""
+    def _look(self, pixels: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Normalised pixels (B,T,3,h,w) -> tokens (B*T,L,w), and the signature (B,T,S) that z must tell, if any."""
+        flat = pixels.flatten(0, 1)
         if self.signature is None:
+            return self.encoder(flat), None
+        assert isinstance(self.encoder, FilterBank)
+        where, what = self.encoder.see(flat)  # once, for the encoder and as a target
+        return self.encoder.read(where, what), what.unflatten(0, pixels.shape[:2])
+
+    def _signed(self, z: Tensor, signature: Tensor | None) -> dict[str, Tensor]:
+        """A signature (B,T,S), and what z (B,T,1,D) tells of it."""
+        if self.signature is None or signature is None:
             return {}
-        return {"signature": self.signature(pixels), "signature_pred": self.signature.read(z.squeeze(2))}
+        return {"signature": signature, "signature_pred": self.signature(z.squeeze(2))}
 
     def _infer(self, pairs: Tensor, sources: Tensor | None) -> Tensor:
         """[z_t, z_t+1] (B,T,2D) -> the blocks between them (B,T,A)."""
@@ -281,9 +297,10 @@ class Compact(Model):
             z = self.latents(self.clip_tokens(clip), clip.actions.shape[1] + 1)
             return Outputs(**self._shared(z, clip))
         pixels = self.pixels(clip.frames)  # once, for the encoder and for what is compared with them
-        z = self.latents(self.encoder(pixels.flatten(0, 1)), pixels.shape[1])
+        tokens, signature = self._look(pixels)
+        z = self.latents(tokens, pixels.shape[1])
         rebuilt = {} if self.decoder is None else {"recon": self._rebuild(z, z[:, :, :0]), "pixels": pixels}
-        return Outputs(**self._shared(z, clip), **self._signed(z, pixels), **rebuilt)
+        return Outputs(**self._shared(z, clip), **self._signed(z, signature), **rebuilt)
 
     def sees_frames(self) -> bool:
         """Whether training compares something with the frames themselves, so that stored features are not enough."""

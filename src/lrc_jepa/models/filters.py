@@ -102,7 +102,14 @@ class FilterBank(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """(B, 3, h, w) normalised -> (B, 1 + cells^2, width), the class token first."""
-        where, what = self.places(pixels), self.shapes(pixels)
+        return self.read(*self.see(pixels))
+
+    def see(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """What the filters answer: where things are (B, stem*cells^2), and what they look like (B, stem)."""
+        return self.places(pixels), self.shapes(pixels)
+
+    def read(self, where: Tensor, what: Tensor) -> Tensor:
+        """Answers -> tokens."""
         tokens = self.part(where.unflatten(1, (-1, self.cells**2)).transpose(1, 2)) + self.positions
         whole = self.whole(torch.cat([where, what], dim=1)) + tokens.mean(dim=1)
         return torch.cat([whole[:, None], tokens], dim=1)
