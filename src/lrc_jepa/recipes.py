@@ -332,7 +332,10 @@ def _signature(config: RunConfig) -> RunConfig:
 def _filters(config: RunConfig) -> RunConfig:
     """Fixed random filters in place of the encoder's own first layers: little is left to learn."""
     count = {"micro": 128, "debug": 4}.get(config.size, 256)
-    encoder = replace(config.model.encoder, kind="filters", stem=count, width=2 * config.model.encoder.width)
+    encoder = config.model.encoder
+    encoder = replace(
+        encoder, kind="filters", stem=count, width=2 * encoder.width, patch=encoder.side // CELLS
+    )
     steps = 1500 if config.size == "micro" else config.train.steps
     filtered = replace(config, model=replace(config.model, encoder=encoder))
     return replace(filtered, train=replace(config.train, steps=steps))
@@ -349,6 +352,7 @@ EXTENSIONS: dict[str, Callable[[RunConfig], RunConfig]] = {
     "filters": _filters,
 }
 """What can be added to a system; the name of the result says so: lrc+within+idm."""
+CELLS = 4  # of a frame, along each side, in which filters tell where things are
 SHARP = ("slow", "idm", "filters", "signature")
 """What makes z tell places and shapes of what is in the picture precisely, where looks do not vary."""
 SPLIT = ("within", "slow", "idm")
