@@ -58,19 +58,20 @@ def averaged(gradients):
 # --- the whole model, term by term ------------------------------------------------------------
 
 
+KEPT = ("running_mean", "running_var", "background")  # what a model remembers of its batches
 SLOTS = ("features", "masked", "consistency")  # terms that only a model of slots has
 
 
 def term_config(term):
     """LRC-JEPA with everything that a term could ask of it, or C-JEPA, under one term."""
     base = small_run()
-    if term in SLOTS:
-        slots = get_recipe("tworoom-c-jepa-debug")
-        predictor = replace(slots.model.predictor, dropout=0.0)
+    if term in SLOTS or term == "signature":
+        own = get_recipe(f"tworoom-{'c-jepa' if term in SLOTS else 'lrc+sharp'}-debug")
+        predictor = replace(own.model.predictor, dropout=0.0)
         return replace(
-            slots,
-            model=replace(slots.model, predictor=predictor),
-            objective=replace(slots.objective, weights={term: 1.0}),
+            own,
+            model=replace(own.model, predictor=predictor),
+            objective=replace(own.objective, weights={term: 1.0}),
             train=base.train,
         )
     recipe = get_recipe("tworoom-lrc+idm-debug")
@@ -109,7 +110,7 @@ def gradients_of_every_term(data):
         terms = network(clip, 5)
         terms["total"].backward()
         parts = {n: p.grad for n, p in pieces.model.named_parameters() if p.grad is not None}
-        statistics = {n: b for n, b in pieces.model.named_buffers() if "running" in n}
+        statistics = {n: b for n, b in pieces.model.named_buffers() if n.endswith(KEPT)}
         found[term] = {n: t.numpy() for n, t in {**parts, **statistics}.items()}
         found[term]["value"] = averaged(terms[term].clone()).numpy()
     return found
@@ -126,7 +127,7 @@ def test_the_gradient_of_every_term_is_that_of_one_process(world, data, one_proc
     for answer in in_processes(world, gradients_of_every_term, data, meeting=tmp_path / "meeting"):
         for term, expected in one_process.items():
             assert answer[term].keys() == expected.keys()
-            largest = max(np.linalg.norm(g) for n, g in expected.items() if "running" not in n)
+            largest = max(np.linalg.norm(g) for n, g in expected.items() if not n.endswith(KEPT))
             assert largest > 0
             for name, reference in expected.items():
                 error = np.linalg.norm(answer[term][name] - reference)

@@ -68,7 +68,7 @@ class Filters(nn.Module):
         """Normalised pixels (n,3,h,w) -> (n, count*cells^2), each of mean 0 and variance 1 over the batch."""
         bank = self.bank
         with torch.autocast(pixels.device.type, enabled=False):
-            small = F.adaptive_avg_pool2d(pixels.float(), SIDE)
+            small = F.adaptive_avg_pool2d(pixels.to(self.filters.dtype), SIDE)
             apart = small - self._background(small)
             answers = F.conv2d(apart, self.filters, stride=STRIDE, padding=bank.width // 2)
             power = F.adaptive_avg_pool2d(answers.relu_().pow_(bank.power), bank.cells).flatten(1)
