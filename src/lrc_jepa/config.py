@@ -190,8 +190,6 @@ class ModelConfig(Checked):
     decoder: DecoderConfig | None = DecoderConfig()
     inverse: Natural = 0
     """Hidden width of an inverse-dynamics head on [z_t, z_t+1]; 0: no head."""
-    signature: bool = False
-    """What the encoder's filters tell of shapes must be readable from z (term `signature`, encoder.kind filters)."""
     proprio: str = ""
     """Column of the dataset with what the robot knows of itself, such as joint positions; empty: none. Families lrc
     and compact: it stands beside z, is predicted with it, and must be given when acting. Family patches: joined to
@@ -454,15 +452,12 @@ class RunConfig(RunSections, RunName):
             del values["adapters"]
         if not self.plan.deadline:  # and one that plans as it did before there were deadlines, too
             del values["plan"]["deadline"]
-        if not self.model.signature:
-            del values["model"]["signature"]
         return digest(values)
 
 
 ADDED: dict[type[Any], dict[str, Any]] = {
     TrainConfig: {"per_episode": 1, "readers": 0},
     DecoderConfig: {"context": "frame"},
-    ModelConfig: {"signature": False},
     PlanConfig: {"deadline": False},
     RunConfig: {"adapters": {}},
 }

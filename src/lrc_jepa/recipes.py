@@ -324,11 +324,6 @@ def _drawn(config: RunConfig) -> RunConfig:
     return _weighted(grouped, sigreg=0.09, reconstruction=0.5, reconstruction_moving=1.0, context=0.02)
 
 
-def _signature(config: RunConfig) -> RunConfig:
-    """What filters tell of shapes must be readable from z: so what turns and seldom moves comes into it as well."""
-    return _weighted(replace(config, model=replace(config.model, signature=True)), signature=2.0)
-
-
 def _filters(config: RunConfig) -> RunConfig:
     """Fixed random filters in place of the encoder's own first layers: little is left to learn."""
     count = {"micro": 128, "debug": 4}.get(config.size, 256)
@@ -336,7 +331,7 @@ def _filters(config: RunConfig) -> RunConfig:
     encoder = replace(
         encoder, kind="filters", stem=count, width=2 * encoder.width, patch=encoder.side // CELLS
     )
-    steps = 1500 if config.size == "micro" else config.train.steps
+    steps = 2000 if config.size == "micro" else config.train.steps
     filtered = replace(config, model=replace(config.model, encoder=encoder))
     return replace(filtered, train=replace(config.train, steps=steps))
 
@@ -348,13 +343,12 @@ EXTENSIONS: dict[str, Callable[[RunConfig], RunConfig]] = {
     "moving": _moving,
     "apart": _apart,
     "drawn": _drawn,
-    "signature": _signature,
     "filters": _filters,
 }
 """What can be added to a system; the name of the result says so: lrc+within+idm."""
 CELLS = 4  # of a frame, along each side, in which filters tell where things are
-SHARP = ("slow", "idm", "filters", "signature")
-"""What makes z tell places and shapes of what is in the picture precisely, where looks do not vary."""
+SHARP = ("slow", "idm", "filters")
+"""What makes z tell precisely where things are, where looks do not vary."""
 SPLIT = ("within", "slow", "idm")
 """What puts into z all that moves and nothing else; docs/recipes.md has what each is worth."""
 

@@ -88,8 +88,6 @@ class Outputs:
     recon: Tensor | None = None  # (B, T, 3, h, w), in normalised pixels
     pixels: Tensor | None = None  # (B, T, 3, h, w), the normalised pixels to rebuild
     action_pred: Tensor | None = None  # (B, T-1, A)
-    signature: Tensor | None = None  # (B, T, S), what each frame looks like to random filters
-    signature_pred: Tensor | None = None  # (B, T, S), as read from z
     u_far: Tensor | None = None  # (B, 1, Q, D), u of a frame elsewhere in the episode
     tokens: Tensor | None = None  # (B, T, L, W), patch features to rebuild
     tokens_recon: Tensor | None = None  # (B, T, L, W), as rebuilt from the slots

@@ -78,7 +78,6 @@ class Compact(Model):
         self.predictor = build_predictor(model.predictor, width, self.spec.width, clip.history)
         self.inverse = None if several else self._inverse_head(model, width)
         self.adapters = self._adapters(config) if several else None
-        self.signature = self._signature(model)
         self.decoder: Decoder | None = None
         self._add_streams(config)
 
@@ -104,14 +103,6 @@ class Compact(Model):
 
     def _inverse_head(self, model: ModelConfig, width: int) -> nn.Module | None:
         return InverseHead(model.latent, model.inverse, width) if model.inverse else None
-
-    def _signature(self, model: ModelConfig) -> nn.Module | None:
-        """z -> what the encoder's filters tell of shapes, by a linear map."""
-        if not model.signature:
-            return None
-        if not isinstance(self.encoder, FilterBank):
-            raise BadInput("a signature is what filters tell: set model.encoder.kind to filters")
-        return nn.Linear(model.latent, model.encoder.stem)
 
     def _adapters(self, config: RunConfig) -> Adapters:
         """An adapter for each of several datasets; `action_encoder` has nothing left to do until one is chosen.
@@ -261,21 +252,6 @@ class Compact(Model):
             fields["action_pred"] = self._infer(pairs, sources)
         return fields
 
-    def _look(self, pixels: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Normalised pixels (B,T,3,h,w) -> tokens (B*T,L,w), and the signature (B,T,S) that z must tell, if any."""
-        flat = pixels.flatten(0, 1)
-        if self.signature is None:
-            return self.encoder(flat), None
-        assert isinstance(self.encoder, FilterBank)
-        where, what = self.encoder.see(flat)  # once, for the encoder and as a target
-        return self.encoder.read(where, what), what.unflatten(0, pixels.shape[:2])
-
-    def _signed(self, z: Tensor, signature: Tensor | None) -> dict[str, Tensor]:
-        """A signature (B,T,S), and what z (B,T,1,D) tells of it."""
-        if self.signature is None or signature is None:
-            return {}
-        return {"signature": signature, "signature_pred": self.signature(z.squeeze(2))}
-
     def _infer(self, pairs: Tensor, sources: Tensor | None) -> Tensor:
         """[z_t, z_t+1] (B,T,2D) -> the blocks between them (B,T,A)."""
         if self.adapters is not None and sources is not None:
@@ -293,26 +269,18 @@ class Compact(Model):
 
     def outputs(self, clip: Clip) -> Outputs:
         """Latents, their predictions, and what the optional heads answer."""
-        if not self.sees_frames():
-            z = self.latents(self.clip_tokens(clip), clip.actions.shape[1] + 1)
-            return Outputs(**self._shared(z, clip))
-        pixels = self.pixels(clip.frames)  # once, for the encoder and for what is compared with them
-        tokens, signature = self._look(pixels)
-        z = self.latents(tokens, pixels.shape[1])
-        rebuilt = {} if self.decoder is None else {"recon": self._rebuild(z, z[:, :, :0]), "pixels": pixels}
-        return Outputs(**self._shared(z, clip), **self._signed(z, signature), **rebuilt)
-
-    def sees_frames(self) -> bool:
-        """Whether training compares something with the frames themselves, so that stored features are not enough."""
-        return self.decoder is not None or self.signature is not None
+        z = self.latents(self.clip_tokens(clip), clip.actions.shape[1] + 1)
+        rebuilt = {}
+        if self.decoder is not None:
+            rebuilt = {"recon": self._rebuild(z, z[:, :, :0]), "pixels": self.pixels(clip.frames)}
+        return Outputs(**self._shared(z, clip), **rebuilt)
 
     def provides(self) -> frozenset[str]:
         """Names of the `Outputs` fields this model fills."""
         inverse = {"action_pred"} if self.infers else set()
         decoder = {"recon", "pixels"} if self.decoder is not None else set()
-        signature = {"signature", "signature_pred"} if self.signature is not None else set()
-        return frozenset({"z", "z_pred", "z_target", "actions", "episodes"} | inverse | decoder | signature)
+        return frozenset({"z", "z_pred", "z_target", "actions", "episodes"} | inverse | decoder)
 
     def feature_shape(self) -> tuple[int, int] | None:
-        """As for every model, where nothing but the encoder looks at frames."""
-        return None if self.sees_frames() else super().feature_shape()
+        """As for every model; but a decoder rebuilds frames, so features alone are not enough for it."""
+        return None if self.decoder is not None else super().feature_shape()

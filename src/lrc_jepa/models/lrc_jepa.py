@@ -36,14 +36,15 @@ class LrcJepa(Compact):
         self.context = Context(model.context, model.encoder.width, model.latent)
         self.decoder = Decoder(model.decoder, model.latent, model.encoder.side)
 
-    def _streams(self, tokens: Tensor, frames: int) -> Factors:
-        """Tokens (B*T,L,width) -> both streams."""
-        u = self.context(tokens).unflatten(0, (-1, frames))
-        return Factors(z=self.latents(tokens, frames), u=u)
+    def _streams(self, pixels: Tensor) -> Factors:
+        """Normalised pixels (B,T,3,h,w) -> both streams, all frames in one batch."""
+        tokens = self.encoder(pixels.flatten(0, 1))
+        u = self.context(tokens).unflatten(0, (-1, pixels.shape[1]))
+        return Factors(z=self.latents(tokens, pixels.shape[1]), u=u)
 
     def factor(self, frames: Tensor) -> Factors:
         """(B,T,3,h,w) uint8 -> z (B,T,1,D) and u (B,T,Q,D)."""
-        return self._streams(self.tokens(frames), frames.shape[1])
+        return self._streams(self.pixels(frames))
 
     def decode(self, factors: Factors) -> Tensor:
         """z and u -> (B,T,3,h,w) in [0, 1]; of a whole state z is read alone."""
@@ -52,12 +53,10 @@ class LrcJepa(Compact):
     def outputs(self, clip: Clip) -> Outputs:
         """All that the LRC-JEPA objective needs, from one pass over the frames."""
         pixels = self.pixels(clip.frames)  # once, for the encoder and for the loss
-        tokens, signature = self._look(pixels)
-        factors = self._streams(tokens, pixels.shape[1])
+        factors = self._streams(pixels)
         far = {} if clip.far is None else {"u_far": self.context(self.tokens(clip.far[:, None]))[:, None]}
         return Outputs(
             **self._shared(factors.z, clip),
-            **self._signed(factors.z, signature),
             **far,
             u=factors.u,
             recon=self._rebuild(factors.z, self._seen_context(factors.u, clip.episodes)),

@@ -144,12 +144,6 @@ def inverse(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -
     return F.mse_loss(out.action_pred.float(), out.actions.float())
 
 
-def signature(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
-    """mean (read from z - signature)^2 of each frame, in units of its variance: guessing costs 1."""
-    assert out.signature is not None and out.signature_pred is not None
-    return F.mse_loss(out.signature_pred.float(), out.signature.float())
-
-
 def temporal(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
     """mean (z_t+1 - z_t)^2: neighbours in time are close."""
     return F.mse_loss(out.z[:, 1:].float(), out.z[:, :-1].float())
@@ -211,7 +205,6 @@ TERMS: Table[Term] = Table(
         "covariance": Term(covariance, frozenset({"z"})),
         "temporal": Term(temporal, frozenset({"z"})),
         "inverse": Term(inverse, frozenset({"action_pred", "actions"})),
-        "signature": Term(signature, frozenset({"signature", "signature_pred"})),
         "context": Term(context, frozenset({"u"})),
         "context_episode": Term(context_episode, frozenset({"u", "u_far"})),
         "context_within": Term(context_within, frozenset({"u", "episodes"})),
