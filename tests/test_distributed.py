@@ -22,6 +22,7 @@ from lrc_jepa.config import SigRegConfig
 from lrc_jepa.data.batches import Batches, shard
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models.blocks import BatchNorm
+from lrc_jepa.models.filters import SIDE, Filters
 from lrc_jepa.objectives.sigreg import directions, sigreg
 from lrc_jepa.objectives.terms import TERMS
 from lrc_jepa.objectives.vicreg import covariance_penalty, variance_hinge
@@ -58,20 +59,19 @@ def averaged(gradients):
 # --- the whole model, term by term ------------------------------------------------------------
 
 
-KEPT = ("running_mean", "running_var", "background")  # what a model remembers of its batches
 SLOTS = ("features", "masked", "consistency")  # terms that only a model of slots has
 
 
 def term_config(term):
     """LRC-JEPA with everything that a term could ask of it, or C-JEPA, under one term."""
     base = small_run()
-    if term in SLOTS or term == "signature":
-        own = get_recipe(f"tworoom-{'c-jepa' if term in SLOTS else 'lrc+sharp'}-debug")
-        predictor = replace(own.model.predictor, dropout=0.0)
+    if term in SLOTS:
+        slots = get_recipe("tworoom-c-jepa-debug")
+        predictor = replace(slots.model.predictor, dropout=0.0)
         return replace(
-            own,
-            model=replace(own.model, predictor=predictor),
-            objective=replace(own.objective, weights={term: 1.0}),
+            slots,
+            model=replace(slots.model, predictor=predictor),
+            objective=replace(slots.objective, weights={term: 1.0}),
             train=base.train,
         )
     recipe = get_recipe("tworoom-lrc+idm-debug")
@@ -110,7 +110,7 @@ def gradients_of_every_term(data):
         terms = network(clip, 5)
         terms["total"].backward()
         parts = {n: p.grad for n, p in pieces.model.named_parameters() if p.grad is not None}
-        statistics = {n: b for n, b in pieces.model.named_buffers() if n.endswith(KEPT)}
+        statistics = {n: b for n, b in pieces.model.named_buffers() if "running" in n}
         found[term] = {n: t.numpy() for n, t in {**parts, **statistics}.items()}
         found[term]["value"] = averaged(terms[term].clone()).numpy()
     return found
@@ -127,12 +127,27 @@ def test_the_gradient_of_every_term_is_that_of_one_process(world, data, one_proc
     for answer in in_processes(world, gradients_of_every_term, data, meeting=tmp_path / "meeting"):
         for term, expected in one_process.items():
             assert answer[term].keys() == expected.keys()
-            largest = max(np.linalg.norm(g) for n, g in expected.items() if not n.endswith(KEPT))
+            largest = max(np.linalg.norm(g) for n, g in expected.items() if "running" not in n)
             assert largest > 0
             for name, reference in expected.items():
                 error = np.linalg.norm(answer[term][name] - reference)
                 # The losses are float32: a gradient that cancels (a bias before a batch norm) is rounding.
                 assert error <= 1e-5 * np.linalg.norm(reference) + 1e-7 * largest, (term, name)
+
+
+def filtered(unused):
+    """What filters answer to this process's share of a batch, and the mean picture they remember."""
+    pixels = torch.randn(BATCH, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0)).double()
+    filters = Filters(3, 2).double()
+    return {"answers": filters(mine(pixels)).numpy(), "background": filters.background.numpy()}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_filters_see_the_batch_of_all_processes(world, tmp_path):
+    (alone,) = in_processes(1, filtered, None, meeting=tmp_path / "one")
+    answers = in_processes(world, filtered, None, meeting=tmp_path / "meeting")
+    assert np.allclose(np.concatenate([a["answers"] for a in answers]), alone["answers"], atol=1e-9)
+    assert all(np.allclose(a["background"], alone["background"], atol=1e-12) for a in answers)
 
 
 # --- each shared statistic by itself, with negative controls ----------------------------------
