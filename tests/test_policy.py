@@ -106,7 +106,7 @@ def test_it_looks_where_a_block_begins_and_remembers_what_was_done():
 
 
 @pytest.mark.parametrize(
-    ("execute", "lengths"), [(1, [4, 3, 2, 1, 4]), (2, [4, 2, 4, 2, 4]), (3, [4, 1, 4, 1, 4]), (4, [4] * 5)]
+    ("execute", "lengths"), [(1, [4, 3, 2, 1, 1]), (2, [4, 2, 2, 2, 2]), (3, [4, 3, 3, 3, 3]), (4, [4] * 5)]
 )
 def test_plans_with_a_deadline_end_at_the_same_moment(execute, lengths):
     policy = walker(execute=execute, horizon=4, deadline=True, warm_start=True)

@@ -387,8 +387,8 @@ class PlanConfig(Checked):
     execute: Count = 5
     """Blocks carried out before planning again."""
     deadline: bool = False
-    """Plan again for the moment that the last plan ends at: each plan is shorter by the blocks carried out, until
-    none is left. Otherwise every plan has the whole horizon, and what can be done later is put off."""
+    """Plan again for the moment that the last plan ends at: each plan is shorter by the blocks carried out, down to as
+    few as are carried out at a time. Otherwise each has the whole horizon, and what can be done later is put off."""
     budget: Count = 50
     """Low-level steps per episode."""
     goal_offset: Count = 25

@@ -73,7 +73,7 @@ def setting_of(world: str) -> Setting:
 MICRO_PLAN = PlanConfig(planner="icem", samples=128, iterations=4, elites=10, std=1.25)
 """The planner of micro recipes: what it was chosen from, and by what figures, is in docs/planning.md."""
 FEEDBACK_PLAN = replace(MICRO_PLAN, execute=1, deadline=True)
-"""The same search made again after every block, for the moment at which the first plan would have ended."""
+"""The same search made again after every block, for the moment at which the first plan ends, then for the next."""
 PROTOCOLS: dict[str, PlanConfig] = {"paper": PlanConfig(), "micro": MICRO_PLAN, "feedback": FEEDBACK_PLAN}
 
 

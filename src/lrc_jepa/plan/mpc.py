@@ -149,10 +149,10 @@ class Controller:
         return Solved(plan, imagined, cost)
 
     def _next_horizon(self) -> int:
-        """Blocks of the next plan: with a deadline those that are left until the last plan's end."""
-        planned = 0 if self._last is None else self._last.actions.shape[1]
-        left = planned - self.config.execute
-        return left if self.config.deadline and left > 0 else self.config.horizon
+        """Blocks of the next plan: with a deadline those that are left of the last, or as few as are carried out."""
+        if self._last is None or not self.config.deadline:
+            return self.config.horizon
+        return max(self._last.actions.shape[1] - self.config.execute, self.config.execute)
 
     def _search(self, rows: slice, start: Tensor | None, config: PlanConfig) -> tuple[Plan, Tensor]:
         """A plan for some episodes and the states (b,H,N,D) along it.

@@ -175,7 +175,7 @@ class Policy:
         return icem(cost, self.box, config, noise, start[:, :, :horizon], episode.sent)
 
     def _next_horizon(self) -> int:
-        """Blocks of the next plan: with a deadline those that are left until the last plan's end."""
-        planned = 0 if self.solution is None else self.solution.actions.shape[1]
-        left = planned - self.config.execute
-        return left if self.config.deadline and left > 0 else self.config.horizon
+        """Blocks of the next plan: with a deadline those that are left of the last, or as few as are carried out."""
+        if self.solution is None or not self.config.deadline:
+            return self.config.horizon
+        return max(self.solution.actions.shape[1] - self.config.execute, self.config.execute)
