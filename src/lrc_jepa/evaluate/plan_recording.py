@@ -31,7 +31,7 @@ def save_recording(path: Path, planner: Watched, rollouts: Rollouts, pair: int) 
         for solve, (seen, expected) in enumerate(zip(planner.distances, planner.expected, strict=True)):
             written.at(at)
             written.numbers("distance/seen", seen[pair : pair + 1])
-            for block in range(min(ahead, expected.shape[1])):
+            for block in range(ahead):
                 at += skip
                 if at < len(frames):
                     written.at(at)

@@ -191,7 +191,7 @@ class Agent:
         if self._policy.looks:  # a block has ended
             answer["block"] = self._compare(thought)
             self._blocks += 1
-            if self._blocks == min(self.config.execute, len(thought.states)):
+            if self._blocks == self.config.execute:
                 self._thought = None
                 return answer
         looks = self._policy.looks
