@@ -24,7 +24,7 @@ import h5py
 import made_formats as made
 import numpy as np
 from damage import SECRET
-from forked import Ended, in_child
+from forked import Ended, in_fork
 from hostile_pickles import CANARY
 
 from lrc_jepa.data.importers import import_dataset
@@ -246,18 +246,18 @@ def _warm() -> None:
 def run_cases(name: str, folder: Path, numbers: Sequence[int]) -> Tally:
     """Damage a dataset of one format in many ways; everything that touches a reader is in a child."""
     kind, tally = KINDS[name], Tally()
-    made_it = in_child(partial(_prepare, kind, folder))
+    made_it = in_fork(partial(_prepare, kind, folder))
     assert not made_it.error, made_it.error
     pristine = folder / "pristine"
     root = pristine / (pristine / "where.txt").read_text()
-    first = in_child(partial(_import, root, folder / "whole", kind.format, False))
+    first = in_fork(partial(_import, root, folder / "whole", kind.format, False))
     assert first.answer == "read", first
     tally.undamaged = first.grew
     whole = Store(folder / "whole")
     format_number = list(KINDS).index(name)
     for number in numbers:
         sandbox = folder / "case"
-        planted = in_child(partial(_damage, kind, pristine, sandbox, (format_number, number)))
+        planted = in_fork(partial(_damage, kind, pristine, sandbox, (format_number, number)))
         what, outcome = "planting", "failed"
         try:
             assert not planted.error, planted.error
@@ -265,7 +265,7 @@ def run_cases(name: str, folder: Path, numbers: Sequence[int]) -> Tally:
             before = _tree(sandbox)
             size = sum(before.values())
             room = first.grew + 2e6 * LIMIT + SLACK + PER_BYTE * size
-            ended = in_child(partial(_import, root, sandbox / "out", format, skip), SECONDS)
+            ended = in_fork(partial(_import, root, sandbox / "out", format, skip), SECONDS)
             tally.slowest = max(tally.slowest, ended.seconds)
             if ended.grew - first.grew > tally.most:
                 tally.most, tally.most_size = ended.grew - first.grew, size

@@ -5,19 +5,26 @@ Nothing the work does can hide from this: a limit ends the child by a signal, wh
 
 from __future__ import annotations
 
+import faulthandler
+import importlib
+import multiprocessing
 import os
 import pickle
 import re
 import resource
 import signal
+import tempfile
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 PROCESSOR_SECONDS = 60  # a case takes well under one
-PATIENCE = 600  # seconds of waiting, for work that sleeps; far from what a busy machine needs
+PATIENCE = 300  # seconds in all, for work that only waits; less than a test has, so that it is shown where
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,7 @@ class Ended:
     """How the child ended."""
 
     answer: Any  # what the work returned; None when it did not get so far
-    error: str  # its traceback, or the signal that ended it; empty when all is well
+    error: str  # its traceback, or the signal that ended it (and where); empty when all is well
     grew: int  # bytes of memory taken at most, beyond those at the start; pages of files are not counted
     seconds: float  # of processor time
 
@@ -47,9 +54,10 @@ def _forget_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def _child(work: Callable[[], Any], pipe: int, seconds: int) -> None:
+def _child(work: Callable[[], Any], pipe: int, seconds: int, patience: int, seen: IO[bytes]) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(PATIENCE)
+    faulthandler.register(signal.SIGALRM, seen, chain=True)
+    signal.alarm(patience)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _forget_peak()
@@ -63,23 +71,62 @@ def _child(work: Callable[[], Any], pipe: int, seconds: int) -> None:
         pickle.dump((answer, error, _anonymous_peak(files) - before), out)
 
 
-def in_child(work: Callable[[], Any], seconds: int = PROCESSOR_SECONDS) -> Ended:
-    """Fork, do the work, and say how it ended."""
+def in_fork(work: Callable[[], Any], seconds: int = PROCESSOR_SECONDS, patience: int = PATIENCE) -> Ended:
+    """Fork this process, do the work, and say how it ended.
+
+    Only for a process without threads: the child has none of them, but every lock that one held at that moment.
+    """
     reads, writes = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reads)
-        try:
-            _child(work, writes, seconds)
-        finally:
-            os._exit(0)
-    os.close(writes)
-    with os.fdopen(reads, "rb") as said:
-        data = said.read()
-    _, status, used = os.wait4(child, 0)
+    with tempfile.TemporaryFile() as seen:
+        child = os.fork()
+        if child == 0:
+            os.close(reads)
+            try:
+                _child(work, writes, seconds, max(patience, seconds), seen)
+            finally:
+                os._exit(0)
+        os.close(writes)
+        with os.fdopen(reads, "rb") as said:
+            data = said.read()
+        _, status, used = os.wait4(child, 0)
+        seen.seek(0)
+        where = seen.read().decode()
     spent = used.ru_utime + used.ru_stime
     if data:
         answer, error, grew = pickle.loads(data)
         return Ended(answer, error, grew, spent)
     name = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else "no answer"
-    return Ended(None, f"ended by {name}", 0, spent)
+    return Ended(None, "\n".join(filter(None, (f"ended by {name}", where))), 0, spent)
+
+
+def _tend(pipe: Connection) -> None:
+    """Do what is sent, one work after the other, each in a child."""
+    importlib.import_module("surroundings")
+    while True:
+        try:
+            pipe.send(in_fork(*pipe.recv()))
+        except EOFError:
+            return
+
+
+@cache
+def _parent() -> tuple[Connection, BaseProcess]:
+    """A fresh process for children to be forked from: what tests import and do may have left threads in this one."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_tend, args=(theirs,), daemon=True)
+    process.start()
+    theirs.close()
+    return ours, process
+
+
+def in_child(work: Callable[[], Any], seconds: int = PROCESSOR_SECONDS, patience: int = PATIENCE) -> Ended:
+    """Do the work, which can be pickled, in a child of a process without threads, and say how it ended."""
+    pipe, process = _parent()
+    pipe.send((work, seconds, patience))
+    try:
+        return pipe.recv()
+    except BaseException:  # the answer that was not waited for is not for the next one
+        process.kill()
+        _parent.cache_clear()
+        raise

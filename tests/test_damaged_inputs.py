@@ -161,6 +161,13 @@ def test_a_hang_is_ended_whatever_it_catches():
     assert ended.error in ("ended by SIGKILL", "ended by SIGXCPU")
 
 
+def test_work_that_only_waits_is_ended_and_shown():
+    """As a child would that was forked while another thread held a lock it needs."""
+    ended = in_child(partial(_comes, Path("nowhere")), seconds=1, patience=1)
+    assert ended.error.startswith("ended by SIGALRM") and "_comes" in ended.error
+    assert in_child(partial(len, "the next")).answer == 8
+
+
 def _takes(size: int) -> int:
     return len(b"x" * size)  # written to: pages that are only read are not taken
 
