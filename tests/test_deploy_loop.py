@@ -1,7 +1,9 @@
 """The loop at a fixed rate: what it asks the planner, and what it does in the period in which something fails."""
 
+import os
 import threading
 from collections import deque
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from forked import in_child
 
 from lrc_jepa.deploy.log import Log
 from lrc_jepa.deploy.planner import Seen
+from lrc_jepa.deploy.stolen import stolen_seconds
 from lrc_jepa.lines import read_lines
 
 
@@ -287,7 +290,7 @@ def replanned(count):
 
 def test_ten_thousand_plans_take_no_memory():
     """But the newest latencies, 32 bytes each."""
-    ended = in_child(lambda: replanned(10_000))
+    ended = in_child(partial(replanned, 10_000))
     assert not ended.error and ended.answer >= 10_000
     assert ended.grew < 4_000_000
 
@@ -324,3 +327,18 @@ def test_the_loop_runs_before_everything_else_where_the_system_allows(monkeypatc
     monkeypatch.setattr(os, "sched_setscheduler", refuse)
     assert Desk(realtime=True, actions=2).run().actions == 2
     assert "gives no real-time priority (Operation not permitted)" in capsys.readouterr().out
+
+
+def test_time_that_the_host_of_a_virtual_machine_takes_is_counted_and_written_down(monkeypatch, tmp_path):
+    stat = tmp_path / "stat"
+    monkeypatch.setattr("lrc_jepa.deploy.stolen.STAT", stat)
+    assert stolen_seconds() == 0.0  # a system that does not say
+    ticks = os.sysconf("SC_CLK_TCK")
+    stat.write_text(f"cpu  11 22 33 44 55 66 77 {3 * ticks} 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\n")
+    assert stolen_seconds() == 3.0
+    taken = iter([0.0, 0.02, 0.02, 0.05, *[0.05] * 9])
+    monkeypatch.setattr("lrc_jepa.deploy.loop.stolen_seconds", lambda: next(taken))
+    desk = Desk(actions=8)
+    assert desk.run().stolen_s == pytest.approx(0.05)
+    periods = [line for line in desk.periods if line["kind"] == "period"]
+    assert [line["stolen_ms"] for line in periods][:4] == [20, 0, 30, 0]

@@ -132,6 +132,11 @@ def tell(args: DriveArgs, drives: Drives, manifest: Manifest, log: Path) -> dict
     if summary["why"].get("plan late") and not args.faults:
         slow = f"plans take {summary['plan_p99_ms']:.0f} ms (99 of 100 are faster)"
         warn(f"{slow}: a longer --lead gives them time, fewer --plan.samples need less")
+    if summary["late_unhandled"] and summary["stolen_s"]:
+        taken = f"the host of this virtual machine gave {summary['stolen_s']:.1f} s of its processors to others meanwhile"
+        warn(
+            f"{taken}, and nothing that runs here is woken then (stolen_ms in the log): drive from a machine of its own"
+        )
     say(f"every period is in {log}")
     return {
         "run": str(args.run),

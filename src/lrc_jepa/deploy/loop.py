@@ -23,6 +23,7 @@ from lrc_jepa.deploy.planner import Aim, Fault, Planned, Planner, Seen
 from lrc_jepa.deploy.priority import ahead_of_others
 from lrc_jepa.deploy.robot import Clock, Observation, Robot, WallClock
 from lrc_jepa.deploy.settings import Settings
+from lrc_jepa.deploy.stolen import stolen_seconds
 from lrc_jepa.deploy.summary import BY_HAND, Summary
 from lrc_jepa.errors import BadInput
 from lrc_jepa.plan.goals import ReadoutGoal
@@ -63,6 +64,7 @@ class Loop:
         change = facts["action_change"]
         self.change = None if change is None else np.asarray(change, np.float32)
         self.summary = Summary()
+        self._stolen = stolen_seconds()
         self._plan: Actions = np.zeros((0, self.width), np.float32)  # being carried out
         self._at = 0
         self._next: Actions | None = None
@@ -148,6 +150,9 @@ class Loop:
             self._last = action
         sent = self.clock.now()
         self.summary.period(trouble, sent - due, self.period, waiting=trouble in WAITING)
+        taken = stolen_seconds()
+        stolen, self._stolen = taken - self._stolen, taken
+        self.summary.stolen_s += stolen
         age = None if seen is None else round(1000 * (begun - seen.time), 3)
         self.log.put(
             {
@@ -160,6 +165,7 @@ class Loop:
                 "lag_ms": round(1000 * (begun - due), 3),
                 "sent_ms": round(1000 * (sent - due), 3),
                 "frame_age_ms": age,
+                "stolen_ms": round(1000 * stolen),
                 "distance": self._distance,
             }
         )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 BY_HAND = "a human's word"
-COUNTS = ("periods", "late", "late_unhandled", "actions", "plans", "restarts")
+COUNTS = ("periods", "late", "late_unhandled", "actions", "plans", "restarts", "stolen_s")
 KEPT = 100_000  # newest latencies that percentiles are of
 
 
@@ -31,6 +31,8 @@ class Summary:
     plans: int = 0
     restarts: int = 0
     """How often the planner was started anew."""
+    stolen_s: float = 0.0
+    """Processor seconds that the host of this virtual machine gave to others meanwhile."""
     why: Counter[str] = field(default_factory=Counter)
     """Periods of fallback by their reason."""
     ended: str = ""
