@@ -37,9 +37,16 @@ def to_height(frame: Frames, height: int) -> Frames:
 
 
 def _scaled(frame: Frames, size: tuple[int, int], *, smaller: bool) -> Frames:
-    """Averaged over boxes to a smaller size, or interpolated."""
+    """Averaged over boxes to a smaller size, or interpolated.
+
+    One side after the other, the height first where it is the longer one and shrinks: left to Pillow, which
+    comes first differs between its versions, and so would the frames, by a grey level.
+    """
     how = Image.Resampling.BOX if smaller else Image.Resampling.BILINEAR
-    return np.asarray(Image.fromarray(frame).resize(size, how))
+    height, width = frame.shape[:2]
+    tall = height > max(width, size[1])
+    first = (width, size[1]) if tall else (size[0], height)
+    return np.asarray(Image.fromarray(frame).resize(first, how).resize(size, how))
 
 
 def to_square(frame: Frames, size: int, crop: Crop = "centre") -> Frames:

@@ -2,8 +2,7 @@
 
 The same as `data.frames.to_square`: cut, padded or left as it is, then averaged down over boxes, or
 interpolated up. Pillow's arithmetic is followed: weights in steps of 2**-22, one side after the other, each
-rounded to a byte. Which side of a frame that is not square comes first differs between versions of Pillow,
-which then differ by a grey level.
+rounded to a byte: the height first where it is the longer one and shrinks.
 """
 
 from __future__ import annotations
