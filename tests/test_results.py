@@ -222,6 +222,7 @@ def test_a_curve_over_looks_has_a_place_for_each(monkeypatch):
             "appearance": appearance,
             "factors": factors,
             "variant": "",
+            "storage": "raw",
         }
         return {
             **named,

@@ -136,6 +136,20 @@ def test_looks_may_say_how_many_factors_vary():
     ]
 
 
+def test_frames_of_another_size_or_kept_as_jpeg_are_data_of_their_own(tmp_path):
+    file = tmp_path / "sweep.yaml"
+    larger = "{model.encoder.image_size: 64, model.encoder.resize: 32}"
+    file.write_text(
+        f"size: debug\nparts:\n- {{storage: raw}}\n- {{storage: jpeg, quality: 80, vary: {larger}}}\n"
+    )
+    jobs = jobs_of(cells_of(replace(of_words({"file": str(file)}), file=file)))
+    collected = {job.name: job.work.wanted for job in jobs if job.work.kind == "dataset"}
+    assert set(collected) == {"data-tworoom-clean", "data-tworoom-clean-64px-jpeg80"}
+    assert {str(wanted.frames) for wanted in collected.values()} == {"raw", "jpeg 80"}
+    assert {wanted.size for wanted in collected.values()} == {32, 64}
+    assert len({job.name for job in jobs}) == 4
+
+
 def test_no_two_runs_have_one_name():
     fields = ("model.encoder.layers=1,2", "model.predictor.layers=1,2", "train.weight_decay=0.001,0.002")
     many = SweepArgs(vary=(*fields, "objective.sigreg.projections=512"), seeds=(0, 1, 2))

@@ -59,9 +59,10 @@ class EncoderConfig(Checked):
     """Side of the dataset's square frames."""
     resize: Natural = 0
     """Side the frames are resized to before the network sees them; 0: as they are."""
-    kind: Literal["vit", "impala", "filters"] = "vit"
-    """A vision transformer, the IMPALA residual convolutions with `width` outputs, or fixed random filters and
-    linear maps of what they answer in each patch."""
+    kind: Literal["vit", "impala", "filters", "shapes"] = "vit"
+    """A vision transformer, the IMPALA residual convolutions with `width` outputs, fixed random filters and
+    linear maps of what they answer in each patch, or shapes: a small copy of the frame and what such filters answer over
+    the whole of it, as the `width` uncorrelated numbers that vary most in the data."""
     pool: Literal["class", "mean"] = "class"
     """What of the tokens becomes z: the class token, or the mean over the patches."""
     patch: Count = 14
@@ -76,7 +77,7 @@ class EncoderConfig(Checked):
     """Hidden width of a block's MLP."""
     stem: Natural = 0
     """vit: channels of strided convolutions in place of the linear patch embedding, 0: none;
-    impala: channels of the first of its three stacks, the others have twice as many; filters: how many."""
+    impala: channels of the first of its three stacks, the others have twice as many; filters, shapes: how many."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -190,6 +191,8 @@ class ModelConfig(Checked):
     decoder: DecoderConfig | None = DecoderConfig()
     inverse: Natural = 0
     """Hidden width of an inverse-dynamics head on [z_t, z_t+1]; 0: no head."""
+    retold: Natural = 0
+    """Hidden width of a network that tells from z what the encoder saw, for the term `features`; 0: none. Family compact."""
     proprio: str = ""
     """Column of the dataset with what the robot knows of itself, such as joint positions; empty: none. Families lrc
     and compact: it stands beside z, is predicted with it, and must be given when acting. Family patches: joined to
@@ -452,12 +455,15 @@ class RunConfig(RunSections, RunName):
             del values["adapters"]
         if not self.plan.deadline:  # and one that plans as it did before there were deadlines, too
             del values["plan"]["deadline"]
+        if not self.model.retold:  # nor was anything retold
+            del values["model"]["retold"]
         return digest(values)
 
 
 ADDED: dict[type[Any], dict[str, Any]] = {
     TrainConfig: {"per_episode": 1, "readers": 0},
     DecoderConfig: {"context": "frame"},
+    ModelConfig: {"retold": 0},
     PlanConfig: {"deadline": False},
     RunConfig: {"adapters": {}},
 }

@@ -336,6 +336,21 @@ def _filters(config: RunConfig) -> RunConfig:
     return replace(filtered, train=replace(config.train, steps=steps))
 
 
+def _shapes(config: RunConfig) -> RunConfig:
+    """Nothing of the encoder is trained; z must retell what it sees, and is wide enough to, and so is the predictor."""
+    small = config.size == "debug"
+    filters, width, latent, hidden, retold = (8, 24, 8, 16, 16) if small else (512, 600, 64, 512, 256)
+    encoder = replace(config.model.encoder, kind="shapes", stem=filters, width=width)
+    predictor = config.model.predictor
+    if config.size == "micro":
+        predictor = replace(predictor, layers=3, mlp=256)
+    model = replace(
+        config.model, encoder=encoder, latent=latent, projector=hidden, retold=retold, predictor=predictor
+    )
+    train = replace(config.train, steps=3000, batch_size=96) if config.size == "micro" else config.train
+    return _weighted(replace(config, model=model, train=train), features=2.0, temporal=0.1)
+
+
 EXTENSIONS: dict[str, Callable[[RunConfig], RunConfig]] = {
     "within": _within,
     "slow": _slow,
@@ -344,6 +359,7 @@ EXTENSIONS: dict[str, Callable[[RunConfig], RunConfig]] = {
     "apart": _apart,
     "drawn": _drawn,
     "filters": _filters,
+    "shapes": _shapes,
 }
 """What can be added to a system; the name of the result says so: lrc+within+idm."""
 CELLS = 4  # of a frame, along each side, in which filters tell where things are
@@ -381,6 +397,7 @@ SYSTEMS: Table[Callable[[RunConfig], RunConfig]] = Table(
         "lwm+within+slow": _extended(_lwm, "within", "slow"),
         "lwm+slow+idm": _extended(_lwm, "slow", "idm"),
         "lwm+sharp": _extended(_lwm, *SHARP),
+        "lwm+shapes": _extended(_lwm, "shapes", "idm"),
         "lwm+split": _extended(_lwm, *SPLIT),
         "lrc-z": _lrc_z,
         "lwm": _lwm,

@@ -89,8 +89,8 @@ class Outputs:
     pixels: Tensor | None = None  # (B, T, 3, h, w), the normalised pixels to rebuild
     action_pred: Tensor | None = None  # (B, T-1, A)
     u_far: Tensor | None = None  # (B, 1, Q, D), u of a frame elsewhere in the episode
-    tokens: Tensor | None = None  # (B, T, L, W), patch features to rebuild
-    tokens_recon: Tensor | None = None  # (B, T, L, W), as rebuilt from the slots
+    tokens: Tensor | None = None  # (B, T, L, W), patch features, or all that was seen, to rebuild
+    tokens_recon: Tensor | None = None  # (B, T, L, W), as rebuilt from the slots, or from z
     masked_pred: Tensor | None = None  # (B, K-1, M, D), slots that were hidden from the predictor
     masked_target: Tensor | None = None  # (B, K-1, M, D), what they were
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -17,6 +18,13 @@ from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
 from lrc_jepa.pixels import channels_first
 from lrc_jepa.types import Clip
+
+
+class Rows(Protocol):
+    """A column that is read by the numbers of its rows: an array, or what becomes one while it is read."""
+
+    def __getitem__(self, rows: Array, /) -> Array:
+        """Rows of any shape (...) -> (..., width...)."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +70,14 @@ class Clips:
         episodes: Array,
         config: ClipConfig,
         normalizer: ActionNormalizer,
-        columns: Mapping[str, Array] | None = None,
+        columns: Mapping[str, Rows] | None = None,
     ) -> None:
         """`columns` are further fields of a `Clip`, one row per frame: proprio, features.
 
         Frames are not read where features stand in for them.
         """
         self.store, self.config, self.normalizer = store, config, normalizer
-        self.columns = dict(columns or {})
+        self.columns: dict[str, Rows] = dict(columns or {})
         self.frames = config.history + config.targets
         span = config.span
         long_enough = store.ep_len[episodes] >= span

@@ -17,6 +17,7 @@ import torch
 
 from lrc_jepa.arrays import Array
 from lrc_jepa.console import warn
+from lrc_jepa.data.clips import Rows
 from lrc_jepa.data.column import Column
 from lrc_jepa.data.proprio import proprio_column
 from lrc_jepa.data.store import Store
@@ -81,8 +82,8 @@ def find_features(store: Store, model: object) -> Array | None:
     return column
 
 
-def clip_columns(store: Store, model: object, proprio: str) -> dict[str, Array]:
+def clip_columns(store: Store, model: object, proprio: str) -> dict[str, Rows]:
     """What clips hold beside frames and actions: proprioception, and features where they are stored."""
-    columns = {"proprio": proprio_column(store, proprio)} if proprio else {}
+    columns: dict[str, Rows] = {"proprio": proprio_column(store, proprio)} if proprio else {}
     features = find_features(store, model)
     return columns if features is None else {**columns, "features": features}

@@ -24,6 +24,9 @@ class Storage(Checked):
     quality: Annotated[int, Range(1, 100)] = 95
     """jpeg: 1 to 100; 95 errs by about one of 255 levels."""
 
+    def __str__(self) -> str:
+        return f"jpeg {self.quality}" if self.storage == "jpeg" else "raw"
+
     @property
     def least_saved(self) -> int:
         """How many times smaller than raw the frames are at least, but for noise."""

@@ -99,6 +99,8 @@ class World:
     """Steps the expert is given."""
     reached: Callable[[Array, Array], NDArray[np.bool_]]
     """States and goals (n,s) -> (n,): the world's own criterion, from the states alone."""
+    apart: Callable[[Array, Array], Array]
+    """States and goals (n,s) -> (n,): how far they are apart, 1 where the criterion is only just met in one respect."""
     movers: Mapping[str, Mover]
     """What must move for the data to be worth learning from."""
     batch: int = 64

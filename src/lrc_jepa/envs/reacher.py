@@ -115,6 +115,11 @@ def judge(states: Array, goals: Array) -> dict[str, NDArray[np.bool_]]:
     return {"joints-0.05rad.v1": near, "joints-0.05rad-still.v1": near & still}
 
 
+def apart(states: Array, goals: Array) -> Array:
+    """How far arms (n,s) are from their goals: both joints as one vector, in units of what each may be off by."""
+    return np.asarray(np.linalg.norm(states[:, :2] - goals[:, :2], axis=1) / NEAR)
+
+
 class Reacher(BaseTask, name="reacher", states=4, actions=2, factors=FACTORS):
     """B arms; one simulator serves them in turn."""
 
@@ -271,6 +276,7 @@ WORLD = World(
     expert=Expert,
     expert_steps=50,
     reached=lambda states, goals: judge(states, goals)["joints-0.05rad.v1"],
+    apart=apart,
     movers={"arm": Mover("joint_position", 0.01)},
     batch=16,
     handles={"finger": Handle("end_effector_position", seen, placed)},

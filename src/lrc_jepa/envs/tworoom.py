@@ -254,6 +254,7 @@ WORLD = World(
     expert=Expert,
     expert_steps=100,
     reached=lambda states, goals: apart(states, goals) < REACHED,
+    apart=lambda states, goals: apart(states, goals) / REACHED,
     movers={"agent": Mover("agent_position", 0.5)},
     handles={"agent": Handle("agent_position", seen, placed)},
     own=("agent_position",),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from lrc_jepa.arrays import Actions, Array, Frames
+from lrc_jepa.arrays import Array, Frames
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
+from lrc_jepa.evaluate.actor import Actor
 from lrc_jepa.evaluate.manifest import Manifest
 from lrc_jepa.evaluate.watched import Timed, Watched
 from lrc_jepa.protocols import Task
@@ -25,30 +26,6 @@ class Start:
     actions: Array  # (B, (k-1)*f, a), the raw actions between them
     goal: Frames  # (B, h, w, 3)
     proprio: Array | None = None  # (B, k, P), what the robots know of themselves, where the actor takes it
-
-
-class Actor(Protocol):
-    """Anything that acts: a policy or a reference."""
-
-    @property
-    def looks(self) -> bool:
-        """Whether the next `act` looks at its frames; if not, they may be old."""
-
-    @property
-    def proprio(self) -> str:
-        """The quantity of the robot's own that it must be told; empty: none."""
-
-    def reset(
-        self,
-        goal: Frames,
-        frames: Frames | None = None,
-        actions: Actions | None = None,
-        proprio: Array | None = None,
-    ) -> None:
-        """See the goals (B,h,w,3), and frames (B,k,h,w,3), actions (B,n,a) and proprioception (B,k,P) before."""
-
-    def act(self, frames: Frames | None, proprio: Array | None = None) -> Array:
-        """The next low-level actions (B,a)."""
 
 
 @dataclass

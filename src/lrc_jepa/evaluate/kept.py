@@ -33,8 +33,11 @@ from lrc_jepa.records import (
 )
 from lrc_jepa.rows import Row, append_rows, read_rows
 
-SHARED = ("world", "appearance", "factors", "system", "variant", "size", "protocol", "steps", "episodes")
-ACTORS = ("random", "expert-replay", "do-nothing")
+SHARED = (
+    *("world", "appearance", "factors", "system", "variant", "storage", "size", "protocol", "steps"),
+    "episodes",
+)
+ACTORS = ("random", "expert-replay", "do-nothing", "true-model")
 COPIED = (
     *("world", "appearance", "system", "size", "recipe", "protocol"),
     *("manifest_hash", "config_hash", "checkpoint_hash", "data_hash"),
@@ -96,6 +99,7 @@ def keep(rows: Iterable[Row], metrics: list[Row], store: Store, where: Path, var
         readings=_readings(metrics, records, first.checkpoint_hash),
         episodes=store.episodes,
         factors=store.appearance(np.arange(store.episodes)).shape[1],
+        storage=str(store.storage),
         variant=variant,
     )
 

@@ -64,6 +64,8 @@ class Config(Checked):
     """Pairs that --explain shows."""
     learned: bool = False
     """Also train behaviour cloning and inverse dynamics on the model's frozen latents, and let them act."""
+    true_model: bool = False
+    """Also search with the world itself as the model and true states as the cost: what the search allows. Slow."""
     protocol: bool = False
     """Plan by the paper's protocol, whatever the recipe says."""
     workers: Unprefixed[Workers] = Workers()
@@ -150,6 +152,18 @@ def parts_of(run: Run, asked: Config, config: PlanConfig, manifest: Manifest, st
     films, explained = (asked.films, asked.explained * asked.explain) if first else (0, 0)
     threads = asked.workers.threads
     return [
-        Part(run, config, manifest, pairs, stamp, films, explained, asked.rerun, asked.learned, threads)
+        Part(
+            run,
+            config,
+            manifest,
+            pairs,
+            stamp,
+            filmed=films,
+            explained=explained,
+            recorded=asked.rerun,
+            learned=asked.learned,
+            true_model=asked.true_model,
+            threads=threads,
+        )
         for pairs in numbers
     ]

@@ -15,12 +15,14 @@ import torch
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import Bar
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.closed_loop import Actor, episode_rows
+from lrc_jepa.evaluate.actor import Actor
+from lrc_jepa.evaluate.closed_loop import episode_rows
 from lrc_jepa.evaluate.closed_loop import run as act
 from lrc_jepa.evaluate.manifest import Manifest
 from lrc_jepa.evaluate.plan_pictures import save_explanations, save_films
 from lrc_jepa.evaluate.plan_recording import save_recording
 from lrc_jepa.evaluate.references import learned_references, references
+from lrc_jepa.evaluate.true_model import TrueModel
 from lrc_jepa.evaluate.watched import Watched
 from lrc_jepa.jobs.pieces import Workers
 from lrc_jepa.records import Control, Record
@@ -51,6 +53,8 @@ class Part:
     """Whether what is filmed is recorded for the Rerun viewer too."""
     learned: bool = False
     """Whether references that learn act too."""
+    true_model: bool = False
+    """Whether the same search with the world as its model acts too."""
     threads: int = 1
     """Threads of the process that this part is sent to."""
 
@@ -82,6 +86,8 @@ def act_on(part: Part) -> Iterator[tuple[str, list[Record]]]:
     actors |= references(run.store, manifest, config, first)
     if part.learned:
         actors |= learned_references(run.checkpoint, run.store, run.split.train, config, pairs=part.pairs)
+    if part.true_model:
+        actors["true-model"] = TrueModel(run.store, manifest, config, run.checkpoint.deployment, first)
     for name, actor in actors.items():
         filmed = sorted({*shown, *explained}) if actor is planner else None
         rollouts = act(actor, run.store, manifest, config, spec.frameskip, spec.image_size, filmed)
@@ -117,7 +123,9 @@ def worked_out(parts: list[Part], workers: Workers, bar: Bar) -> Generator[Acted
         acted = Acted()
         for one in act_on(part):
             acted.append(one)
-            bar.advance(share / (4 + 3 * part.learned))  # the model and its references, those that learn
+            bar.advance(
+                share / (4 + 3 * part.learned + part.true_model)
+            )  # the model and its references, those that learn
         yield acted
 
 

@@ -20,7 +20,7 @@ from lrc_jepa.data.limits import ActionLimits
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import device_of
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.closed_loop import Actor
+from lrc_jepa.evaluate.actor import Actor
 from lrc_jepa.evaluate.manifest import Manifest
 from lrc_jepa.evaluate.watched import Timed, Watched
 from lrc_jepa.pixels import channels_first

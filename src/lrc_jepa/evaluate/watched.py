@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from lrc_jepa.arrays import Actions, Array, Frames
+from lrc_jepa.evaluate.actor import Deciding
 from lrc_jepa.pixels import channels_first, pictures
 from lrc_jepa.plan.explanation import Explanation, explain, part_of
 from lrc_jepa.plan.mpc import Solved
@@ -17,32 +17,6 @@ from lrc_jepa.protocols import Factored
 from lrc_jepa.types import Factors
 
 POINTS = 17  # along each direction of an explained plan
-
-
-class Deciding(Protocol):
-    """What acts by deciding now and then on several actions at once."""
-
-    decided: int
-
-    @property
-    def looks(self) -> bool:
-        """Whether the next `act` looks at its frames."""
-
-    @property
-    def proprio(self) -> str:
-        """The quantity of the robot's own that it must be told; empty: none."""
-
-    def reset(
-        self,
-        goal: Frames,
-        frames: Frames | None = None,
-        actions: Actions | None = None,
-        proprio: Array | None = None,
-    ) -> None:
-        """Begin anew."""
-
-    def act(self, frame: Frames | None, proprio: Array | None = None) -> Actions:
-        """The next actions (B,a)."""
 
 
 class Timed:

@@ -12,11 +12,11 @@ import torch
 from lrc_jepa.console import progress_bar
 from lrc_jepa.envs import simulated
 from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.actor import Deciding
 from lrc_jepa.evaluate.closed_loop import Rollouts, Start, make_start, make_task
 from lrc_jepa.evaluate.closed_loop import run as act
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.evaluate.stats import mcnemar, wilson
-from lrc_jepa.evaluate.watched import Deciding
 from lrc_jepa.run import Run
 from lrc_jepa.runtime.exported import Exported
 from lrc_jepa.runtime.policy import Policy

@@ -10,14 +10,16 @@ from lrc_jepa.files import digest
 from lrc_jepa.models.backbones import Frozen, load_backbone
 from lrc_jepa.models.filters import FilterBank
 from lrc_jepa.models.impala import Impala
+from lrc_jepa.models.shapes import Shapes
 from lrc_jepa.models.vit import Pixels, VisionTransformer
 from lrc_jepa.types import Clip, Outputs, Spec
 
-Encoder = VisionTransformer | Impala | FilterBank | Frozen
-KINDS: dict[str, type[VisionTransformer | Impala | FilterBank]] = {
+Encoder = VisionTransformer | Impala | FilterBank | Shapes | Frozen
+KINDS: dict[str, type[VisionTransformer | Impala | FilterBank | Shapes]] = {
     "vit": VisionTransformer,
     "impala": Impala,
     "filters": FilterBank,
+    "shapes": Shapes,
 }
 
 
@@ -103,6 +105,10 @@ class Model(nn.Module):
     def feature_key(self) -> str:
         """The same for the same backbone, frame size and pooling."""
         return digest([self.backbone, self._shape.side, self.stores_pooled()])
+
+    def remembered(self) -> int:
+        """Width of what the encoder sees in a frame where it never changes, so that it need be seen once only; 0: it does."""
+        return self._shape.width if isinstance(self.encoder, Shapes) else 0
 
     def features(self, frames: Tensor) -> Tensor:
         """(n,3,h,w) uint8 -> (n,L,W)."""

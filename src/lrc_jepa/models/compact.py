@@ -24,6 +24,7 @@ from lrc_jepa.models.decoder import Decoder
 from lrc_jepa.models.filters import FilterBank
 from lrc_jepa.models.predictor import ActionEncoder, Predictor, build_predictor
 from lrc_jepa.models.proprio import Beside, Proprioception
+from lrc_jepa.models.shapes import Shapes
 from lrc_jepa.types import Clip, Outputs, Spec
 
 
@@ -32,6 +33,19 @@ class InverseHead(nn.Sequential):
 
     def __init__(self, latent: int, hidden: int, action_dim: int) -> None:
         super().__init__(nn.Linear(2 * latent, hidden), nn.GELU(), nn.Linear(hidden, action_dim))
+
+
+class Retold(nn.Sequential):
+    """z -> what the encoder saw of the frame: nothing that it saw may be left out of z."""
+
+    def __init__(self, latent: int, hidden: int, width: int) -> None:
+        super().__init__(
+            nn.Linear(latent, hidden),
+            nn.GELU(),
+            nn.Linear(hidden, hidden),
+            nn.GELU(),
+            nn.Linear(hidden, width),
+        )
 
 
 class Borrowed(nn.Module):
@@ -79,6 +93,7 @@ class Compact(Model):
         self.inverse = None if several else self._inverse_head(model, width)
         self.adapters = self._adapters(config) if several else None
         self.decoder: Decoder | None = None
+        self.retold = Retold(model.latent, model.retold, model.encoder.width) if model.retold else None
         self._add_streams(config)
 
     def _action_encoder(self, model: ModelConfig, width: int) -> nn.Module:
@@ -146,8 +161,10 @@ class Compact(Model):
             raise BadInput(f"without projectors z is as wide as the encoder: {width}, not {model.latent}")
         if isinstance(self.encoder, Frozen):
             return nn.Identity(), nn.Identity()
-        if isinstance(self.encoder, FilterBank):
-            raise BadInput("an encoder of the kind filters has no final norm: give the model projectors")
+        if isinstance(self.encoder, (FilterBank, Shapes)):
+            raise BadInput(
+                f"an encoder of the kind {model.encoder.kind} has no final norm: give the model projectors"
+            )
         norm = Borrowed(self.encoder.norm)
         known = self.spec.proprio
         return nn.Identity(), Beside(norm, model.latent, known) if known else norm
@@ -269,17 +286,26 @@ class Compact(Model):
 
     def outputs(self, clip: Clip) -> Outputs:
         """Latents, their predictions, and what the optional heads answer."""
-        z = self.latents(self.clip_tokens(clip), clip.actions.shape[1] + 1)
+        tokens, frames = self.clip_tokens(clip), clip.actions.shape[1] + 1
+        z = self.latents(tokens, frames)
         rebuilt = {}
+        if self.retold is not None:
+            seen = self.pool(tokens).unflatten(0, (-1, frames)).unsqueeze(2)
+            rebuilt = {"tokens": seen.detach(), "tokens_recon": self.retold(z)}
         if self.decoder is not None:
-            rebuilt = {"recon": self._rebuild(z, z[:, :, :0]), "pixels": self.pixels(clip.frames)}
+            rebuilt |= {"recon": self._rebuild(z, z[:, :, :0]), "pixels": self.pixels(clip.frames)}
         return Outputs(**self._shared(z, clip), **rebuilt)
 
     def provides(self) -> frozenset[str]:
         """Names of the `Outputs` fields this model fills."""
         inverse = {"action_pred"} if self.infers else set()
         decoder = {"recon", "pixels"} if self.decoder is not None else set()
-        return frozenset({"z", "z_pred", "z_target", "actions", "episodes"} | inverse | decoder)
+        retold = {"tokens", "tokens_recon"} if self.retold is not None else set()
+        return frozenset({"z", "z_pred", "z_target", "actions", "episodes"} | inverse | decoder | retold)
+
+    def remembered(self) -> int:
+        """As for every model; but a decoder rebuilds frames, which must then be read each time."""
+        return 0 if self.decoder is not None else super().remembered()
 
     def feature_shape(self) -> tuple[int, int] | None:
         """As for every model; but a decoder rebuilds frames, so features alone are not enough for it."""

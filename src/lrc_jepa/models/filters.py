@@ -16,9 +16,9 @@ SEED = 0
 FAINT = 1e-4  # under the root, whose slope is infinite at 0
 
 
-def random_filters(count: int) -> Tensor:
-    """(count, 3, WIDTH, WIDTH): smooth, of mean 0 and norm 1; always the same."""
-    drawn = torch.randn(count, 3, WIDTH, WIDTH, generator=torch.Generator().manual_seed(SEED))
+def random_filters(count: int, width: int = WIDTH) -> Tensor:
+    """(count, 3, width, width): smooth, of mean 0 and norm 1; always the same."""
+    drawn = torch.randn(count, 3, width, width, generator=torch.Generator().manual_seed(SEED))
     smooth = F.avg_pool2d(drawn, 3, stride=1, padding=1)
     centred = smooth - smooth.mean(dim=(1, 2, 3), keepdim=True)
     return centred / centred.flatten(1).norm(dim=1)[:, None, None, None]

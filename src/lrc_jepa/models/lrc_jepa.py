@@ -32,6 +32,10 @@ class LrcJepa(Compact):
         model = config.model
         if model.context is None or model.decoder is None:
             raise BadInput("LRC-JEPA needs both a context and a decoder")
+        if model.retold:
+            raise BadInput(
+                "what z must retell is for models of one stream: LRC-JEPA rebuilds the frame from both"
+            )
         self.far, self.swapped = config.clip.far, model.decoder.context == "episode"
         self.context = Context(model.context, model.encoder.width, model.latent)
         self.decoder = Decoder(model.decoder, model.latent, model.encoder.side)

@@ -165,7 +165,7 @@ def covariance(out: Outputs, config: ObjectiveConfig, generator: torch.Generator
 
 
 def features(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
-    """mean (rebuilt - feature)^2 of the patch features that slots must explain."""
+    """mean (rebuilt - feature)^2 of the patch features that slots must explain, or of what z must retell."""
     assert out.tokens is not None and out.tokens_recon is not None
     return F.mse_loss(out.tokens_recon.float(), out.tokens.float())
 

@@ -11,7 +11,7 @@ from lrc_jepa.config import PlanConfig
 from lrc_jepa.errors import BadInput
 from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.plan.goals import Goal, check_frames
-from lrc_jepa.plan.planners import shift, solve
+from lrc_jepa.plan.planners import next_horizon, shift, solve
 from lrc_jepa.plan.problem import Box, Plan, Problem, Watch, join
 from lrc_jepa.plan.rollout import rollout
 from lrc_jepa.plan.search import TooShort, now
@@ -135,7 +135,7 @@ class Controller:
 
         With a time budget every episode is planned alone: the time is that of one robot.
         """
-        horizon = self._next_horizon()
+        horizon = next_horizon(self.config, self._last)
         if start is None and self.config.warm_start and self._last is not None:
             start = shift(self._last, self.config.execute)
         config = replace(self.config, horizon=horizon)
@@ -147,12 +147,6 @@ class Controller:
         imagined = torch.cat([states for _, states in solutions])  # (B, H, N, D)
         cost = self.goal.distance(self.model, imagined[:, -1:], slice(None))[:, 0]
         return Solved(plan, imagined, cost)
-
-    def _next_horizon(self) -> int:
-        """Blocks of the next plan: with a deadline those that are left of the last, or as few as are carried out."""
-        if self._last is None or not self.config.deadline:
-            return self.config.horizon
-        return max(self._last.actions.shape[1] - self.config.execute, self.config.execute)
 
     def _search(self, rows: slice, start: Tensor | None, config: PlanConfig) -> tuple[Plan, Tensor]:
         """A plan for some episodes and the states (b,H,N,D) along it.

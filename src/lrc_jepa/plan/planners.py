@@ -57,6 +57,13 @@ def shift(plan: Plan, executed: int) -> Tensor | None:
     return torch.cat([plans[:, :, executed:], plans[:, :, -1:].expand(-1, -1, executed, -1)], dim=2)
 
 
+def next_horizon(config: PlanConfig, last: Plan | None) -> int:
+    """Blocks of the next plan: with a deadline those that are left of the last, or as few as are carried out."""
+    if last is None or not config.deadline:
+        return config.horizon
+    return max(last.actions.shape[1] - config.execute, config.execute)
+
+
 def rehearse(config: PlanConfig, box: Box) -> Plan:
     """A solve of a made-up cost, without a model: what the planner refuses it refuses here, in no time."""
     free = replace(config, time_budget_ms=min(config.time_budget_ms, 0.0))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from lrc_jepa.records.base import Record
 
-Group = tuple[str, str, int, str, str, str, int, int, str]
+Group = tuple[str, str, int, str, str, str, str, int, int, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +57,8 @@ class Kept(Record):
     """Episodes in the dataset."""
     factors: int = 0
     """How many numbers of an episode's look differ between episodes."""
+    storage: str = "raw"
+    """How its frames lay on disk: raw, or jpeg with the quality."""
     variant: str = ""
     """What differs from the recipe beside seed and steps, such as train.lr=0.003; empty: nothing."""
 
@@ -69,4 +71,5 @@ class Kept(Record):
     def group(self) -> Group:
         """Runs that differ by their seed alone are summarised together."""
         looks = (self.world, self.appearance, self.factors)
-        return *looks, self.system, self.variant, self.size, self.steps, self.episodes, self.protocol
+        trained = (self.system, self.variant, self.storage, self.size, self.steps, self.episodes)
+        return *looks, *trained, self.protocol

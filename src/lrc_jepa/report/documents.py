@@ -63,8 +63,9 @@ def looks_of(line: Line) -> str:
 
 
 def name_of(line: Line) -> str:
-    """Its system, and what it has changed of its recipe."""
-    return " ".join(filter(None, (line["system"], line["variant"])))
+    """Its system, what it has changed of its recipe, and how its frames were kept where they were not raw."""
+    kept = "" if line["storage"] == "raw" else f"({line['storage']})"
+    return " ".join(filter(None, (line["system"], line["variant"], kept)))
 
 
 def filled(text: str, lines: Sequence[Line], where: str) -> str:

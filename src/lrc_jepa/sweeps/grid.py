@@ -13,6 +13,7 @@ from typing import Any
 from lrc_jepa.bounds import Count, Natural, Seed
 from lrc_jepa.config import RunConfig, RunName
 from lrc_jepa.config_tree import with_value
+from lrc_jepa.data.storage import RAW, Storage
 from lrc_jepa.envs import WORLDS, get_world
 from lrc_jepa.envs.appearance import named
 from lrc_jepa.errors import BadInput
@@ -23,6 +24,7 @@ from lrc_jepa.jobs.places import Place
 from lrc_jepa.library import recipe
 from lrc_jepa.names import file_name
 from lrc_jepa.options import Positional, Unprefixed
+from lrc_jepa.recipes import get_recipe
 from lrc_jepa.sweeps.collecting import CollectArgs
 from lrc_jepa.sweeps.works import Dataset, Trained
 
@@ -30,7 +32,9 @@ PARTS = "parts"
 """The entry of a file that lists grids, each with what is its own; the rest of the file is for all of them."""
 WHOLE = {"file", PARTS, "out", "datasets", "results", "place", "save_jobs", "dry_run", "device"}
 """What one of the grids cannot have for itself."""
-PLACE = {field.name for field in fields(Place)}  # said without the name of their group, as on a command line
+PLACE = {field.name for field in fields(Place)}
+GROUPS = dict.fromkeys(PLACE, "place.") | {field.name: "frames." for field in fields(Storage)}
+"""Groups of options whose names are left out, as on a command line."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ class SweepArgs:
     """Experiments besides planning, such as recover probe intervene."""
     episodes: Count = 300
     """Episodes of a dataset that has to be collected."""
+    frames: Unprefixed[Storage] = RAW
     backbone: str = "lrc"
     """The system of this sweep whose run, on the same data and of the same seed, frozen systems stand on."""
     out: Path = Path("sweep")
@@ -99,7 +104,7 @@ def _with(args: SweepArgs, options: dict[str, Any], where: str) -> SweepArgs:
             if name == "vary" and isinstance(value, dict):
                 value = [f"{field}={_listed(values)}" for field, values in value.items()]
             if name != PARTS:
-                args = with_value(args, f"place.{name}" if name in PLACE else name, value)
+                args = with_value(args, GROUPS.get(name, "") + name, value)
     except BadInput as error:
         raise BadInput(f"{where}: {error}") from None
     return args
@@ -124,8 +129,11 @@ class Cell:
 
     @property
     def data(self) -> Path:
-        """Its dataset."""
-        return self.args.datasets / f"{self.world}-{self.appearance}"
+        """Its dataset; frames of another side than is usual, or kept in another way than raw, have one of their own."""
+        frames, side = self.args.frames, self._recipe().model.encoder.image_size
+        usual = get_recipe(f"{self.world}-{self.system}-{self.args.size}").model.encoder.image_size
+        own = (f"{side}px" * (side != usual), str(frames).replace(" ", "") * (frames != RAW))
+        return self.args.datasets / "-".join(filter(None, (self.world, self.appearance, *own)))
 
     @property
     def name(self) -> str:
@@ -133,7 +141,9 @@ class Cell:
         changed = [f"{field.rpartition('.')[2]}={value}" for field, value in self.changes]
         # Long names are cut, and fields of two sections may have one name: the digest still tells them apart.
         which = [digest(dict(self.changes))[:6]] if self.changes else []
-        shown = file_name("-".join((self.world, self.appearance, self.system, self.args.size, *changed)))
+        storage = [str(self.args.frames)] if self.args.frames != RAW else []
+        words = (self.world, self.appearance, self.system, self.args.size, *storage, *changed)
+        shown = file_name("-".join(words))
         return "-".join((shown, *which, f"seed{self.seed}"))
 
     @property
@@ -225,6 +235,7 @@ def jobs_of(cells: Mapping[str, Cell]) -> list[Job]:
             appearance=looks.kind,
             factors=looks.factors,
             out=cell.data,
+            frames=cell.args.frames,
         )
         first = datasets.setdefault(cell.data, Dataset(wanted)).wanted
         if first.size != side:

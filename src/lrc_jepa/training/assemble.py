@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from lrc_jepa.arrays import spans
 from lrc_jepa.collective import world_size
-from lrc_jepa.config import ModelConfig, RunConfig
+from lrc_jepa.config import ClipConfig, ModelConfig, RunConfig
 from lrc_jepa.data.batches import order_batches
 from lrc_jepa.data.clips import Clips, Split
 from lrc_jepa.data.datasets import Datasets
@@ -22,14 +24,16 @@ from lrc_jepa.data.joined import AnyClips, joined
 from lrc_jepa.data.normalize import ActionNormalizer
 from lrc_jepa.data.proprio import proprio_column, proprio_statistics
 from lrc_jepa.data.store import Store
-from lrc_jepa.device import multiplies_bfloat16
+from lrc_jepa.device import device_of, multiplies_bfloat16
 from lrc_jepa.envs import WORLDS, check_own
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models import build_model
 from lrc_jepa.models.backbones import home_of
 from lrc_jepa.models.base import Model
 from lrc_jepa.models.compact import Compact
+from lrc_jepa.models.shapes import CALIBRATED, Shapes
 from lrc_jepa.objectives import Objective
+from lrc_jepa.pixels import channels_first
 from lrc_jepa.recipes import ANY_ACTIONS
 from lrc_jepa.training.distributed import check_shares, spread
 from lrc_jepa.training.health import HealthCheck, JoinedHealth
@@ -37,6 +41,7 @@ from lrc_jepa.training.initial import Initial, start_from
 from lrc_jepa.training.network import Network
 from lrc_jepa.training.optim import make_optimizer
 from lrc_jepa.training.provenance import provenance
+from lrc_jepa.training.remembered import BATCH, remember
 
 
 @dataclass
@@ -129,6 +134,24 @@ def count_batches(config: RunConfig, data: Store | Datasets) -> int:
     return order_batches(joined(parts).episode_of, config.train).per_epoch
 
 
+def calibrate(model: Model, datasets: Datasets, clip: ClipConfig) -> None:
+    """Show an encoder that is fixed by the data some frames of the training episodes, always the same."""
+    encoder, copies = model.encoder, list[Tensor]()
+    if not isinstance(encoder, Shapes):
+        return
+    for store in datasets.stores.values():
+        train = Split.by_episode(store, clip).train
+        rows = spans(store.ep_offset[train], store.ep_len[train])
+        count = min(len(rows), CALIBRATED // len(datasets.stores))
+        chosen = np.sort(np.random.default_rng(clip.split_seed).choice(rows, count, replace=False))
+        for part in np.array_split(
+            chosen, -(-count // BATCH)
+        ):  # a few large frames at a time, of all only small copies
+            frames = channels_first(store.pixels[part]).to(device_of(model))
+            copies.append(encoder.copies(model.pixels(frames)))
+    encoder.calibrate(torch.cat(copies))
+
+
 @dataclass(frozen=True)
 class Source:
     """One dataset as a run sees it."""
@@ -149,6 +172,7 @@ class Source:
         if spec.proprio and isinstance(model, Compact):
             model.know(name, *proprio_statistics(store, config.model.proprio, split.train))
         columns = clip_columns(store, model, config.model.proprio)
+        columns |= remember(store, model, config.train.memory)
         seen = {key: column for key, column in columns.items() if key != "features"}
         heldout = Clips(store, split.heldout, config.clip, normalizer, seen)
         return cls(
@@ -167,6 +191,7 @@ def assemble(
     for store in datasets.stores.values():
         check_data(config, store)
     model: Model = build_model(config).to(device)
+    calibrate(model, datasets, config.clip)
     initial = None if init is None else start_from(model, init, list(datasets.stores))
     sources = {name: Source.of(config, name, store, model) for name, store in datasets.stores.items()}
     clips = joined([source.clips for source in sources.values()])

@@ -287,6 +287,7 @@ WORLD = World(
     expert=Expert,
     expert_steps=200,
     reached=near,
+    apart=lambda states, goals: apart(states, goals) / NEAR,
     movers={"gripper": Mover("end_effector_position", 0.001), "block": Mover("block_position", 0.001)},
     batch=8,
     own=("joint_position", "joint_velocity", "end_effector_position", "end_effector_yaw", "gripper"),

@@ -115,6 +115,12 @@ def judge(states: Array, goals: Array) -> dict[str, NDArray[np.bool_]]:
     }
 
 
+def apart(states: Array, goals: Array) -> Array:
+    """How far tables (n,s) are from their goals, in units of what the criterion allows: place and angle as one vector."""
+    agent, block, angle = differences(states, goals)
+    return np.asarray(np.sqrt((agent + block) / NEAR_PX**2 + (angle / NEAR_ANGLE) ** 2))
+
+
 class PushT(BaseTask, name="pusht", states=STATE_DIM, actions=2, factors=FACTORS):
     """B tables at once."""
 
@@ -228,6 +234,7 @@ WORLD = World(
     expert=lambda goals: Pusher(goals[:, :5]),
     expert_steps=100,
     reached=lambda states, goals: judge(states, goals)["agent-block-20px-20deg.v1"],
+    apart=apart,
     movers={"agent": Mover("agent_position", 1.0), "block": Mover("block_position", 0.5)},
     batch=32,
     handles={
