@@ -379,3 +379,34 @@ def test_a_difference_over_seeds_is_as_uncertain_as_its_seeds():
     assert (split.value, split.low, split.high) == pytest.approx((0.0, -1.0, 1.0))
     one = seeded_difference(np.ones((2, 50), bool), np.zeros((2, 50), bool))
     assert (one.low, one.high) == pytest.approx((1.0, 1.0))
+
+
+def test_a_run_that_has_its_row_is_not_made_again(datasets, tmp_path, here, monkeypatch):
+    """On another machine, say, that has the rows and not the runs; what was stopped half-way has kept its rows too."""
+    rows = tmp_path / "rows"
+    asked = {**SMALL, "lab": ("probe",), "systems": ("lrc", "lwm"), "datasets": datasets, "results": rows}
+    run = Here.run
+
+    def stopping(self, job):
+        if "lwm" in job.name:
+            raise Terminated
+        return run(self, job)
+
+    monkeypatch.setattr(Here, "run", stopping)
+    with pytest.raises(Terminated):
+        sweep.work(SweepArgs(**asked, out=tmp_path / "one"))
+    monkeypatch.setattr(Here, "run", run)
+    assert [row.system for row in read_kept(rows)] == ["lrc"]
+    here.clear()
+    sweep.work(SweepArgs(**asked, out=tmp_path / "two"))
+    assert here == ["tworoom-clean-lwm-debug-seed0"] and len(read_kept(rows)) == 2
+    assert {row.system for row in read_kept(tmp_path / "two" / "results")} == {"lrc", "lwm"}
+    assert not (tmp_path / "two" / "runs" / "tworoom-clean-lrc-debug-seed0").exists()
+    for other in ({"pairs": 4}, {"lab": ("probe", "recover")}, {"vary": ("train.lr=0.002",)}):
+        told = sweep.work(SweepArgs(**{**asked, **other}, out=tmp_path / "three", dry_run=True))
+        assert told["done"] == ["data-tworoom-clean"]
+    standing = SweepArgs(
+        **{**asked, "systems": ("lrc", "dino-wm"), "size": "micro", "datasets": tmp_path / "none"}
+    )
+    kept = {job.name: job.work.kept for job in jobs_of(cells_of(standing)) if job.work.kind == "run"}
+    assert kept == {"tworoom-clean-lrc-micro-seed0": None, "tworoom-clean-dino-wm-micro-seed0": rows}

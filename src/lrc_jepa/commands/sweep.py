@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,15 @@ from lrc_jepa.commands import report
 from lrc_jepa.console import say, table, warn
 from lrc_jepa.data.store import Store
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.keeping import keep_runs
+from lrc_jepa.evaluate.keeping import keep_rows, kept_row
 from lrc_jepa.folders import check_writable
 from lrc_jepa.jobs.clock import Clock, duration
-from lrc_jepa.jobs.job import Job
+from lrc_jepa.jobs.job import Job, Work
 from lrc_jepa.library import fit_widths
 from lrc_jepa.locks import lock
+from lrc_jepa.run import Run
 from lrc_jepa.sweeps.completing import complete, is_done
-from lrc_jepa.sweeps.grid import Cell, SweepArgs, cells_of, jobs_of, of_words
+from lrc_jepa.sweeps.grid import SweepArgs, cells_of, jobs_of, of_words
 from lrc_jepa.sweeps.works import Trained
 from lrc_jepa.training.assemble import check_data
 
@@ -47,9 +48,17 @@ def work(args: SweepArgs) -> dict[str, Any]:
         if args.save_jobs:
             return save(args, jobs)
         with args.place.executor(args.out / "jobs") as executor:
-            ended = complete(jobs, executor)
+            ended = complete(jobs, executor, lambda job: keep(job.work, _results(args)))
         failed = {name: end.failure for name, end in ended.items() if end.failure}
-        return {**conclude(args, cells, failed), "jobs": len(jobs), "ran": len(ended)}
+        return {**conclude(args, jobs, failed), "jobs": len(jobs), "ran": len(ended)}
+
+
+def keep(work: Work, folders: Sequence[Path]) -> None:
+    """Keep the row of a run that was planned with, as soon as it is made: a sweep may take days, or be stopped."""
+    if isinstance(work, Trained) and work.pairs:
+        row = work.row() or kept_row(Run(work.folder))
+        for folder in folders:
+            keep_rows([row], folder)
 
 
 def save(args: SweepArgs, jobs: Sequence[Job]) -> dict[str, Any]:
@@ -83,15 +92,13 @@ def _results(args: SweepArgs) -> list[Path]:
     return [own, args.results] if args.results else [own]
 
 
-def conclude(args: SweepArgs, cells: Mapping[str, Cell], failed: dict[str, str]) -> dict[str, Any]:
+def conclude(args: SweepArgs, jobs: Sequence[Job], failed: dict[str, str]) -> dict[str, Any]:
     """Keep a row of every run that was measured, write the page, and say what failed."""
-    whole = [cell for name, cell in cells.items() if name not in failed]
-    planned = [cell.folder for cell in whole if cell.args.pairs]
+    whole = [job.work for job in jobs if isinstance(job.work, Trained) and job.name not in failed]
     answer: dict[str, Any] = {"out": str(args.out), "failed": failed, "exit_code": 1 if failed else 0}
-    if planned:
-        for folder in _results(args):
-            keep_runs(planned, folder)
-    shown = _results(args)[:1] if planned else [cell.folder for cell in whole]
+    for made in whole:
+        keep(made, _results(args))
+    shown = _results(args)[:1] if any(made.pairs for made in whole) else [made.folder for made in whole]
     if shown:
         answer["report"] = report.work(report.ReportArgs(tuple(shown), out=args.out / "report"))["report"]
     if failed:

@@ -38,10 +38,16 @@ def keep_runs(runs: Sequence[Path], folder: Path) -> None:
     """Add a row for each run to the kept ones; a row that is there already is not written twice."""
     check_writable(folder)
     rows = [kept_row(Run(unpacked(run))) for run in runs]
+    new = keep_rows(rows, folder)
+    before = f", {len(rows) - new} of them before" if new < len(rows) else ""
+    say(f"kept {len(rows)} runs in {folder}{before}")
+
+
+def keep_rows(rows: Sequence[Kept], folder: Path) -> int:
+    """Add those that are not there yet; how many that were."""
     folder.mkdir(parents=True, exist_ok=True)
     known = read_kept(folder)
     new = [row for row in rows if row not in known]
     for row in new:
         append_kept(folder / f"{file_name(f'{row.world}-{row.appearance}')}.jsonl", row)
-    before = f", {len(rows) - len(new)} of them before" if len(new) < len(rows) else ""
-    say(f"kept {len(rows)} runs in {folder}{before}")
+    return len(new)

@@ -44,6 +44,10 @@ COPIED = (
 )  # from the rows of its evaluation
 
 
+TOLD = {"recover": "recall@", "probe": "r_", "intervene": "moving_db."}
+"""How the readings begin that an experiment leaves in a kept row."""
+
+
 def _string(rows: Iterable[Control], criterion: str) -> str:
     counted = sorted((row for row in rows if not row.trivial), key=lambda row: row.pair)
     return "".join(str(int(row.success[criterion])) for row in counted)
@@ -125,6 +129,12 @@ def read_kept(folder: Path) -> list[Kept]:
 def newest(kept: Iterable[Kept]) -> list[Kept]:
     """Of each evaluation the newest row."""
     return list({row.key: row for row in kept}.values())
+
+
+def tells(row: Kept, experiments: Iterable[str]) -> bool:
+    """Whether it has readings of each of these experiments."""
+    begins = [TOLD.get(name) for name in experiments]
+    return all(begin and any(name.startswith(begin) for name in row.readings) for begin in begins)
 
 
 def _rate(outcomes: str) -> float | None:

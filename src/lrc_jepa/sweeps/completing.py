@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from lrc_jepa.console import progress_bar, say, warn
 from lrc_jepa.errors import BadInput
@@ -20,8 +20,10 @@ def is_done(job: Job) -> bool:
         return False
 
 
-def complete(jobs: Sequence[Job], executor: Executor) -> dict[str, Ended]:
-    """Run the jobs that are not done, and tell of each that is over and of the time left."""
+def complete(
+    jobs: Sequence[Job], executor: Executor, then: Callable[[Job], None] = lambda job: None
+) -> dict[str, Ended]:
+    """Run the jobs that are not done, and tell of each that is over and of the time left; `then` sees each that was done."""
     waiting = [job for job in jobs if not is_done(job)]
     if not waiting:
         say(f"all {len(jobs)} jobs were done before")
@@ -39,6 +41,7 @@ def complete(jobs: Sequence[Job], executor: Executor) -> dict[str, Ended]:
             bar.advance()
             left = f", about {duration(clock.left)} left" if bar.done < count else ""
             if not ended.failure:
+                then(ended.job)
                 say(f"{bar.done:.0f} of {count}{left}: {ended.job.name} took {duration(ended.seconds)}")
 
         return run_jobs(waiting, executor, watch)

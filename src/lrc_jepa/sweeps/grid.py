@@ -69,7 +69,7 @@ class SweepArgs:
     datasets: Path = Path("datasets")
     """Folder of datasets, named WORLD-APPEARANCE; those that are missing are collected."""
     results: Path | None = None
-    """A folder besides OUT/results to keep a row for each run in."""
+    """A folder besides OUT/results to keep a row for each run in; a run that has its row there is not made again."""
     place: Unprefixed[Place] = Place()
     save_jobs: bool = False
     """Only write the files of the jobs that are not done, for `lrc job` to do elsewhere (docs/cluster.md)."""
@@ -245,16 +245,25 @@ def jobs_of(cells: Mapping[str, Cell]) -> list[Job]:
                 f"{cell.data} is asked for with {first.episodes} and with {wanted.episodes} episodes"
             )
     collecting = [Job(_collecting(path), work) for path, work in datasets.items()]
-    return [*collecting, *(_run_job(cell, cells) for cell in cells.values())]
+    needed = {below.name for cell in cells.values() if (below := cell.below(cells))}
+    return [*collecting, *(_run_job(cell, cells, cell.name in needed) for cell in cells.values())]
 
 
 def _collecting(data: Path) -> str:
     return f"data-{data.name}"
 
 
-def _run_job(cell: Cell, cells: Mapping[str, Cell]) -> Job:
+def _run_job(cell: Cell, cells: Mapping[str, Cell], needed: bool) -> Job:
+    """`needed`: others stand on this run, so a row of it will not do."""
     below, args = cell.below(cells), cell.args
     work = Trained(
-        cell.config(cells), cell.data, cell.folder, args.pairs, args.out / "pairs", args.lab, args.device
+        cell.config(cells),
+        cell.data,
+        cell.folder,
+        args.pairs,
+        args.out / "pairs",
+        args.lab,
+        args.device,
+        kept=None if needed else args.results,
     )
     return Job(cell.name, work, (_collecting(cell.data), *([below.name] if below else [])))

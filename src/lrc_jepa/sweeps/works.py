@@ -14,12 +14,13 @@ from lrc_jepa.envs import simulated
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate import plan
 from lrc_jepa.evaluate.experiment import Asked
+from lrc_jepa.evaluate.kept import read_kept, tells
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.experiments import EXPERIMENTS
 from lrc_jepa.files import digest
 from lrc_jepa.library import fit_widths
 from lrc_jepa.locks import hold
-from lrc_jepa.records import Control
+from lrc_jepa.records import Control, Kept
 from lrc_jepa.run import Run, open_run
 from lrc_jepa.sweeps.collecting import CollectArgs, collect
 from lrc_jepa.sweeps.examining import examine
@@ -91,9 +92,29 @@ class Trained(TrainingWork):
     lab: tuple[str, ...] = ()
     """Further experiments."""
     device: str = "auto"
+    kept: Path | None = None
+    """Folder of kept rows: a run that has one there is not made again."""
 
     def done(self) -> bool:
-        """Whether it is trained as it should be, and every experiment has its rows."""
+        """Whether it is trained as it should be and every experiment has its rows, or a row of all that is kept."""
+        return self.row() is not None or self._made()
+
+    def row(self) -> Kept | None:
+        """The kept row of a run that is not here: of the same configuration and data, with as many pairs and readings."""
+        if not self.kept or not self.kept.is_dir() or self.folder.exists() or not self.data.exists():
+            return None
+        config, data = self.fitted, Store(self.data).digest()
+        told = [name for name in self.lab if name != "intervene" or config.model.decoder is not None]
+        same = (
+            row
+            for row in read_kept(self.kept)
+            if (row.config_hash, row.data_hash) == (config.digest(), data)
+            and len(row.outcomes) == self.pairs
+            and tells(row, told)
+        )
+        return next(same, None)
+
+    def _made(self) -> bool:
         if not self.data.exists() or not is_trained(self.config, self.data, self.folder):
             return False
         run = self._opened()
@@ -107,6 +128,8 @@ class Trained(TrainingWork):
 
     def do(self) -> None:
         """Whatever is missing; a process that is about to end is waited for."""
+        if self.row() is not None:  # which could not be told before there were data
+            return
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with hold(self.folder, wait=True):
             ensure_trained(self.fitted, self.data, self.folder, self.device)
