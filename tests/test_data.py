@@ -82,6 +82,15 @@ def test_split_is_by_episode_disjoint_and_stable(store):
     assert split.digest() != Split.by_episode(store, ClipConfig(holdout=0.25, split_seed=1)).digest()
 
 
+def test_fewer_episodes_are_some_of_the_more_and_the_same_are_held_out(store):
+    whole, more, fewer = (Split.by_episode(store, ClipConfig(holdout=0.25, episodes=n)) for n in (0, 6, 3))
+    assert len(whole.train) == 9 and len(more.train) == 6 and len(fewer.train) == 3
+    assert set(fewer.train) < set(more.train) < set(whole.train)
+    assert fewer.digest() == more.digest() == whole.digest()
+    with pytest.raises(BadInput, match="clip.episodes is 10, and dataset .* has 9 episodes to train on"):
+        Split.by_episode(store, ClipConfig(holdout=0.25, episodes=10))
+
+
 def test_normaliser_sees_training_episodes_only_and_no_last_action(tmp_path):
     def action(rows):
         values = np.random.default_rng(rows[0]).normal(size=(len(rows), 2)).astype(np.float32)

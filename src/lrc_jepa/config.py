@@ -42,6 +42,8 @@ class ClipConfig(Checked):
     """Share of the episodes that is never trained on."""
     split_seed: Seed = 0
     """Seed of the split."""
+    episodes: Natural = 0
+    """Train on so many of the episodes that are not held out, for curves against data; 0: on all."""
     far: bool = False
     """Give each clip one more frame from elsewhere in its episode; `context_episode` needs it."""
 
@@ -457,10 +459,13 @@ class RunConfig(RunSections, RunName):
             del values["plan"]["deadline"]
         if not self.model.retold:  # nor was anything retold
             del values["model"]["retold"]
+        if not self.clip.episodes:  # and all episodes were trained on
+            del values["clip"]["episodes"]
         return digest(values)
 
 
 ADDED: dict[type[Any], dict[str, Any]] = {
+    ClipConfig: {"episodes": 0},
     TrainConfig: {"per_episode": 1, "readers": 0},
     DecoderConfig: {"context": "frame"},
     ModelConfig: {"retold": 0},

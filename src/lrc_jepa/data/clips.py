@@ -38,7 +38,8 @@ class Split:
     def by_episode(cls, store: Store, config: ClipConfig) -> Split:
         """A random share `holdout` of the episodes, at least one, never appears in training.
 
-        Where one side would have no episode that is long enough for a clip, it is given one of the other's.
+        Where one side would have no episode that is long enough for a clip, it is given one of the other's. Of the others
+        `episodes` are trained on, the same first ones however many: more data are always the fewer and some more.
         """
         count = store.episodes
         if count < 2:
@@ -50,7 +51,12 @@ class Split:
             order[[0, long[0]]] = order[[long[0], 0]]
         elif len(long) > 1 and long[-1] < held:
             order[[held, long[-1]]] = order[[long[-1], held]]
-        return cls(train=np.sort(order[held:]), heldout=np.sort(order[:held]))
+        if config.episodes > count - held:
+            raise BadInput(
+                f"clip.episodes is {config.episodes}, and dataset {store.path} has {count - held} episodes to train on"
+            )
+        last = held + config.episodes if config.episodes else count
+        return cls(train=np.sort(order[held:last]), heldout=np.sort(order[:held]))
 
     def digest(self) -> str:
         """Hash of the held-out episode numbers."""
