@@ -87,7 +87,7 @@ def test_fewer_episodes_are_some_of_the_more_and_the_same_are_held_out(store):
     assert len(whole.train) == 9 and len(more.train) == 6 and len(fewer.train) == 3
     assert set(fewer.train) < set(more.train) < set(whole.train)
     assert fewer.digest() == more.digest() == whole.digest()
-    with pytest.raises(BadInput, match="clip.episodes is 10, and dataset .* has 9 episodes to train on"):
+    with pytest.raises(BadInput, match=r"clip\.episodes is 10, and dataset .* has 9 episodes to train on"):
         Split.by_episode(store, ClipConfig(holdout=0.25, episodes=10))
 
 
