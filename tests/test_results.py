@@ -185,7 +185,7 @@ def test_tables_and_figure_are_written_from_rows(tmp_path, capsys):
         "-->\nafter\n"
     )
     assert (
-        "| lwm | x | 8 | 1 | 4 | 25.0% |" in written and "| lrc |" not in written and "by hand" not in written
+        "| lwm | x | 0 | 8 | 1 | 4 | 25.0% |" in written and "| lrc |" not in written and "by hand" not in written
     )
     assert "random actions" in figure.read_text()
     lrc("results", *given, capsys=capsys)
@@ -193,7 +193,7 @@ def test_tables_and_figure_are_written_from_rows(tmp_path, capsys):
     code, said, _ = lrc(
         "results", "--folder", tmp_path / "rows", "--only", "system=lrc", "--markdown", capsys=capsys
     )
-    assert code == 0 and "| lrc | x | 8 | 1 | 4 | 75.0% |" in said and "lwm" not in said
+    assert code == 0 and "| lrc | x | 0 | 8 | 1 | 4 | 75.0% |" in said and "lwm" not in said
     refused(
         "results",
         "--folder",
@@ -242,9 +242,18 @@ def test_a_curve_over_looks_has_a_place_for_each(monkeypatch):
     monkeypatch.setattr(
         documents.figures, "lines", lambda series, *words, **named: drawn.update(named, s=series)
     )
-    documents.looks_figure(lines)
+    documents.curve_figure(lines)
     assert drawn["names"] == {0: "clean", 1: "varied (3)", 2: "patterned (12)"}
     assert [(s.label, s.points) for s in drawn["s"]] == [("lrc", {2: 0.5, 0: 0.7, 1: 0.4}), ("lwm", {0: 0.6})]
     assert drawn["chance"] == pytest.approx(0.0375)
+    counted = {"steps": 800, "episodes": 400, "trained": 0}
+    few, more, all_of_them = (
+        {**lines[1], **counted, **changed}
+        for changed in ({"trained": 90}, {"trained": 180, "steps": 1600}, {})
+    )
+    documents.curve_figure([all_of_them, more, few], "episodes")
+    assert drawn["names"] == {0: "90 of 400", 1: "180 of 400", 2: "400"}
+    documents.curve_figure([all_of_them, more], "steps")
+    assert drawn["names"] == {0: "800", 1: "1,600"} and drawn["s"][0].points == {0: 0.7, 1: 0.7}
     with pytest.raises(BadInput, match="of one world, not of cube, tworoom"):
-        documents.looks_figure([*lines, line("lrc", "clean", 0, 0.7, world="cube")])
+        documents.curve_figure([*lines, line("lrc", "clean", 0, 0.7, world="cube")])

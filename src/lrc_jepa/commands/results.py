@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lrc_jepa.arguments import command
 from lrc_jepa.console import say, table
 from lrc_jepa.evaluate.keeping import keep_runs
 from lrc_jepa.evaluate.kept import read_kept, summarize_kept, wanted
 from lrc_jepa.files import write_bytes
-from lrc_jepa.report.documents import filled, looks_figure, results_figure, results_table
+from lrc_jepa.report.documents import curve_figure, filled, results_figure, results_table
 
 ABOUT = "Show what every kept run has reached; --keep adds runs, a row each, for a repository."
 EXAMPLES = (
@@ -19,6 +20,7 @@ EXAMPLES = (
     "lrc results --keep runs/first runs/second --folder results",
     "lrc results --write docs/results.md --figure docs/results.svg",
     "lrc results --only 'world=tworoom system=lrc,lrc+split' --curve looks.svg",
+    "lrc results --only 'world=pusht system=lwm+shapes' --curve data.svg --against episodes",
 )
 
 
@@ -40,7 +42,9 @@ class ResultsArgs:
     figure: Path | None = None
     """Draw what is shown into this SVG file."""
     curve: Path | None = None
-    """Draw success against the looks of the episodes, a line for each system of one world, into this SVG file."""
+    """Draw success as a curve, a line for each system of one world, into this SVG file."""
+    against: Literal["looks", "steps", "episodes"] = "looks"
+    """What the curve is against: the looks of the episodes, the steps of training, or how many episodes there are."""
 
 
 def work(args: ResultsArgs) -> list[dict[str, Any]]:
@@ -53,7 +57,8 @@ def work(args: ResultsArgs) -> list[dict[str, Any]]:
         text = document.read_text()
         write_bytes(document, filled(text, every, str(document)).encode())
         say(f"wrote the tables of {document}")
-    for path, draw in ((args.figure, results_figure), (args.curve, looks_figure)):
+    curve = partial(curve_figure, against=args.against)
+    for path, draw in ((args.figure, results_figure), (args.curve, curve)):
         if path is not None:
             write_bytes(path, draw(lines).svg.encode())
             say(f"drew {path}")

@@ -22,7 +22,7 @@ from lrc_jepa.training.resume import UPKEEP
 def changes(config: RunConfig) -> str:
     """What differs from the run's recipe, beside what names the run anyway and what no weight depends on."""
     known = get_recipe(config.recipe) if config.recipe in recipe_names() else config
-    named = ("system", "action_dim", "train.seed", "train.steps", "model.backbone")
+    named = ("system", "action_dim", "train.seed", "train.steps", "clip.episodes", "model.backbone")
     upkeep = tuple(f"train.{name}" for name in UPKEEP)
     changed = changed_fields(known, config)
     return ", ".join(f"{name}={now}" for name, (_, now) in changed.items() if name not in named + upkeep)
@@ -31,7 +31,7 @@ def changes(config: RunConfig) -> str:
 def kept_row(run: Run) -> Kept:
     """What is kept of one run."""
     metrics = read_metrics(run.folder / "metrics.jsonl")
-    return keep(run.rows(), metrics, run.store, run.folder, changes(run.config))
+    return keep(run.rows(), metrics, run.store, run.folder, run.config.clip.episodes, changes(run.config))
 
 
 def keep_runs(runs: Sequence[Path], folder: Path) -> None:

@@ -35,7 +35,7 @@ from lrc_jepa.rows import Row, append_rows, read_rows
 
 SHARED = (
     *("world", "appearance", "factors", "system", "variant", "storage", "size", "protocol", "steps"),
-    "episodes",
+    *("episodes", "trained"),
 )
 ACTORS = ("random", "expert-replay", "do-nothing", "true-model")
 COPIED = (
@@ -80,8 +80,11 @@ def _readings(metrics: list[Row], records: Sequence[Record], checkpoint: str) ->
     return {name: round(float(value), 4) for name, value in readings.items()}
 
 
-def keep(rows: Iterable[Row], metrics: list[Row], store: Store, where: Path, variant: str = "") -> Kept:
-    """The kept row of a run, from its rows, its metrics, its dataset and what it has changed of its recipe."""
+def keep(
+    rows: Iterable[Row], metrics: list[Row], store: Store, where: Path, trained: int = 0, variant: str = ""
+) -> Kept:
+    """The kept row of a run, from its rows, its metrics, its dataset, of how many episodes it was shown, and what else it has
+    changed of its recipe."""
     records, _ = of_rows(rows)
     planned = _planned(records, store.digest(), where)
     actors: dict[str, list[Control]] = {}
@@ -102,6 +105,7 @@ def keep(rows: Iterable[Row], metrics: list[Row], store: Store, where: Path, var
         references={name: _string(actors[name], criterion) for name in ACTORS if name in actors},
         readings=_readings(metrics, records, first.checkpoint_hash),
         episodes=store.episodes,
+        trained=trained,
         factors=store.appearance(np.arange(store.episodes)).shape[1],
         storage=str(store.storage),
         variant=variant,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from lrc_jepa.records.base import Record
 
-Group = tuple[str, str, int, str, str, str, str, int, int, str]
+Group = tuple[str, str, int, str, str, str, str, int, int, int, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +55,8 @@ class Kept(Record):
     """Of its dataset."""
     episodes: int = 0
     """Episodes in the dataset."""
+    trained: int = 0
+    """How many of them were trained on; 0: all but those that are held out."""
     factors: int = 0
     """How many numbers of an episode's look differ between episodes."""
     storage: str = "raw"
@@ -71,5 +73,5 @@ class Kept(Record):
     def group(self) -> Group:
         """Runs that differ by their seed alone are summarised together."""
         looks = (self.world, self.appearance, self.factors)
-        trained = (self.system, self.variant, self.storage, self.size, self.steps, self.episodes)
-        return *looks, *trained, self.protocol
+        made = (self.system, self.variant, self.storage, self.size, self.steps, self.episodes, self.trained)
+        return *looks, *made, self.protocol

@@ -9,7 +9,8 @@ A document says which rows it wants between two comments, and what stands betwee
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -27,6 +28,7 @@ COLUMNS = [
     "looks",
     "system",
     "size",
+    "episodes",
     "steps",
     "seeds",
     "pairs",
@@ -48,7 +50,9 @@ def _cells(line: Line) -> list[str]:
         line["world"],
         looks_of(line),
         name_of(line),
-        *(str(line[name]) for name in ("size", "steps", "seeds", "pairs")),
+        str(line["size"]),
+        episodes_of(line),
+        *(str(line[name]) for name in ("steps", "seeds", "pairs")),
         percent(line["success_mean"]),
         f"{percent(line['wilson_low'])} to {percent(line['wilson_high'])}",
         percent(line["random_success"]),
@@ -60,6 +64,11 @@ def _cells(line: Line) -> list[str]:
 def looks_of(line: Line) -> str:
     """How episodes look, and by how many independent factors they differ."""
     return f"{line['appearance']} ({line['factors']})" if line["factors"] else str(line["appearance"])
+
+
+def episodes_of(line: Line) -> str:
+    """How many episodes it was shown of those that there are."""
+    return f"{line['trained']} of {line['episodes']}" if line["trained"] else str(line["episodes"])
 
 
 def name_of(line: Line) -> str:
@@ -88,24 +97,40 @@ def results_figure(lines: Sequence[Line]) -> Drawing:
     return figures.success_bars(bars, "goals reached, mean over seeds")
 
 
-def looks_figure(lines: Sequence[Line]) -> Drawing:
-    """Success of every system against how much episodes differ in their looks; dashed: random actions."""
-    worlds = {line["world"] for line in lines}
+@dataclass(frozen=True)
+class Against:
+    """What success is drawn against: its words under the figure, and of a line its place in the order and its label."""
+
+    words: str
+    order: Callable[[Line], int]
+    label: Callable[[Line], str]
+
+
+AGAINST = {
+    "looks": Against("looks, and by how many factors they differ", lambda line: line["factors"], looks_of),
+    "steps": Against("steps of training", lambda line: line["steps"], lambda line: f"{line['steps']:,}"),
+    "episodes": Against("episodes", lambda line: line["trained"] or line["episodes"], episodes_of),
+}
+
+
+def curve_figure(lines: Sequence[Line], against: str = "looks") -> Drawing:
+    """Success of every system against one of AGAINST; dashed: random actions."""
+    worlds, axis = {line["world"] for line in lines}, AGAINST[against]
     if len(worlds) != 1:
-        raise BadInput(f"a curve over looks is of one world, not of {', '.join(sorted(worlds)) or 'none'}")
-    looks = dict(sorted({line["factors"]: looks_of(line) for line in lines}.items()))
-    places = {name: float(place) for place, name in enumerate(looks.values())}
+        raise BadInput(f"a curve is of one world, not of {', '.join(sorted(worlds)) or 'none'}")
+    labels = {axis.label(line): None for line in sorted(lines, key=axis.order)}
+    places = {label: float(place) for place, label in enumerate(labels)}
     mine = dict[str, dict[float, Line]]()
     for line in lines:
-        mine.setdefault(name_of(line), {})[places[looks_of(line)]] = line
+        mine.setdefault(name_of(line), {})[places[axis.label(line)]] = line
     floors = [line["random_success"] for line in lines if line["random_success"] is not None]
     return figures.lines(
         [_series(name, at) for name, at in mine.items()],
         f"goals reached in {worlds.pop()}",
-        "looks, and by how many factors they differ",
+        axis.words,
         limits=(0, 1.02),
         chance=fmean(floors) if floors else None,
-        names={place: name for name, place in places.items()},
+        names={place: label for label, place in places.items()},
     )
 
 
