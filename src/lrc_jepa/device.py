@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import torch
@@ -23,6 +25,17 @@ def pick_device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise BadInput("there is no CUDA device here; use --device cpu")
     return device
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """So many threads for what torch computes here while the block runs."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def device_of(model: object) -> torch.device:

@@ -10,6 +10,7 @@ from lrc_jepa.arguments import command
 from lrc_jepa.commands import report
 from lrc_jepa.console import say, table, warn
 from lrc_jepa.data.store import Store
+from lrc_jepa.device import threads
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.keeping import keep_rows, kept_row
 from lrc_jepa.folders import check_writable
@@ -41,13 +42,15 @@ def work(args: SweepArgs) -> dict[str, Any]:
     jobs = jobs_of(cells)
     check_fit(jobs)
     if args.dry_run:
-        return foresee(args, jobs)
+        with threads(args.place.threads):
+            return foresee(args, jobs)
     for folder in (args.datasets, *_results(args)):
         check_writable(folder)
     with lock(args.out):
         if args.save_jobs:
             return save(args, jobs)
-        with args.place.executor(args.out / "jobs") as executor:
+        # What jobs will take is tried with as many threads as they have: more would wait for each other on a busy machine.
+        with args.place.executor(args.out / "jobs") as executor, threads(args.place.threads):
             ended = complete(jobs, executor, lambda job: keep(job.work, _results(args)))
         failed = {name: end.failure for name, end in ended.items() if end.failure}
         return {**conclude(args, jobs, failed), "jobs": len(jobs), "ran": len(ended)}

@@ -23,6 +23,7 @@ from lrc_jepa.arrays import Array
 from lrc_jepa.bounds import Checked, Count, Range
 from lrc_jepa.config import PlanConfig
 from lrc_jepa.console import progress_bar
+from lrc_jepa.device import threads
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.experiment import Asked
 from lrc_jepa.evaluate.pace import Pace
@@ -82,13 +83,9 @@ def time_runs(runs: list[Run], config: Config) -> list[Speed]:
         raise BadInput("full planning time is that of solves from one frame: leave --plan.history at 1")
     for run in runs:
         run.check_frames()
-    before = torch.get_num_threads()
-    torch.set_num_threads(config.threads)
-    try:
-        with progress_bar("planning trajectories", (config.trajectories + 1) * len(runs)) as bar:
-            return take_turns(runs, config, bar.advance)
-    finally:
-        torch.set_num_threads(before)
+    trajectories = (config.trajectories + 1) * len(runs)
+    with threads(config.threads), progress_bar("planning trajectories", trajectories) as bar:
+        return take_turns(runs, config, bar.advance)
 
 
 def draw_starts(opened: Run, config: PlanConfig, count: int) -> tuple[Array, Array]:
