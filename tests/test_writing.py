@@ -2,7 +2,6 @@
 
 import errno
 import json
-import multiprocessing
 import os
 import signal
 import socket
@@ -10,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from training import forkserver
 
 from lrc_jepa import folders, locks
 from lrc_jepa.errors import BadInput
@@ -30,19 +30,18 @@ def fill(folder, text):
         (aside / "b").write_text(text)
 
 
+def _holding(pipe, work, arguments):
+    with work(*arguments):
+        pipe.send("ready")
+        pipe.recv()
+
+
 class Other:
     """Another process that holds something until it is told to end, or is killed."""
 
     def __init__(self, work, *arguments):
-        context = multiprocessing.get_context("fork")
-        self.here, self.there = context.Pipe()
-        self.process = context.Process(target=self._run, args=(work, arguments))
-
-    def _run(self, work, arguments):
-        self.here.close()
-        with work(*arguments):
-            self.there.send("ready")
-            self.there.recv()
+        self.here, self.there = forkserver().Pipe()
+        self.process = forkserver().Process(target=_holding, args=(self.there, work, arguments))
 
     def __enter__(self):
         self.process.start()
@@ -95,8 +94,7 @@ def test_the_lock_file_that_goes_with_its_holder_lets_nobody_in(tmp_path):
     """Four processes that wait for each other: each increment counts, though the file is made anew."""
     path = tmp_path / "number"
     path.write_text("0")
-    context = multiprocessing.get_context("fork")
-    counting = [context.Process(target=_count, args=(path, 50)) for _ in range(4)]
+    counting = [forkserver().Process(target=_count, args=(path, 50)) for _ in range(4)]
     for process in counting:
         process.start()
     for process in counting:
@@ -138,9 +136,11 @@ def test_a_folder_is_replaced_whole(exchanging, tmp_path, monkeypatch):
         pass
 
 
-def _fill_until_killed(data, number):
+def _fill_until_killed(data, number, exchanging):
     """Replace a folder, in a process that is killed at its n-th rename."""
     steps = []
+    if not exchanging:
+        in_two_steps(pytest.MonkeyPatch())
 
     def deadly(sound):
         def step(*arguments):
@@ -163,7 +163,7 @@ def test_killed_between_two_renames_one_copy_is_there(exchanging, tmp_path, monk
     for number in range(5):
         data = tmp_path / "data"
         fill(data, "old")
-        process = multiprocessing.get_context("fork").Process(target=_fill_until_killed, args=(data, number))
+        process = forkserver().Process(target=_fill_until_killed, args=(data, number, exchanging))
         process.start()
         process.join()
         assert process.exitcode in (0, -signal.SIGKILL)
@@ -279,8 +279,7 @@ def _append(path, writer):
 
 def test_several_processes_append_whole_rows(tmp_path):
     path = tmp_path / "results.jsonl"
-    context = multiprocessing.get_context("fork")
-    writing = [context.Process(target=_append, args=(path, writer)) for writer in range(4)]
+    writing = [forkserver().Process(target=_append, args=(path, writer)) for writer in range(4)]
     for process in writing:
         process.start()
     for process in writing:
