@@ -185,7 +185,9 @@ def test_tables_and_figure_are_written_from_rows(tmp_path, capsys):
         "-->\nafter\n"
     )
     assert (
-        "| lwm | x | 0 | 8 | 1 | 4 | 25.0% |" in written and "| lrc |" not in written and "by hand" not in written
+        "| lwm | x | 0 | 8 | 1 | 4 | 25.0% |" in written
+        and "| lrc |" not in written
+        and "by hand" not in written
     )
     assert "random actions" in figure.read_text()
     lrc("results", *given, capsys=capsys)
