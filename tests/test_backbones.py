@@ -96,6 +96,17 @@ def test_resizing_keeps_what_is_flat_and_the_order_of_rows():
     assert sized.shape[-1] == 64 and (sized[..., :30, :].amin() > sized[..., 34:, :].amax())
 
 
+@pytest.mark.parametrize(("side", "resize"), [(56, 16), (24, 40)])
+def test_resized_a_few_at_a_time_frames_are_those_of_the_plain_formula(side, resize):
+    frames = torch.randint(0, 256, (5, 7, side, side, 3), dtype=torch.uint8).movedim(-1, -3)
+    pixels = Pixels()(frames).flatten(0, 1)
+    plain = torch.nn.functional.interpolate(pixels, (resize, resize), mode="bilinear", antialias=True)
+    sized = Pixels(resize)(frames)
+    assert sized.shape == (5, 7, 3, resize, resize)
+    assert torch.allclose(sized.flatten(0, 1), plain, atol=2e-6)
+    assert torch.equal(Pixels(resize)(frames[2, 3:4]), sized[2, 3:4])
+
+
 def test_a_checkpoint_holds_a_fingerprint_and_not_the_backbone(dinov2, vjepa2, tmp_path):
     config = on("tworoom-dino-wm-debug", DINO, f"dinov2:{dinov2}")
     model = build_model(config)

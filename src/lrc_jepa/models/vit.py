@@ -15,6 +15,7 @@ from lrc_jepa.models.blocks import EncoderBlock
 # Statistics of ImageNet's training pixels, the field's customary normalisation.
 PIXEL_MEAN = (0.485, 0.456, 0.406)
 PIXEL_STD = (0.229, 0.224, 0.225)
+CACHED = 16  # frames that are resized at a time on a CPU
 
 
 class Pixels(nn.Module):
@@ -31,12 +32,19 @@ class Pixels(nn.Module):
 
     def forward(self, frames: Tensor) -> Tensor:
         """(..., 3, h, w) uint8 -> (x/255 - mean) / std, as one multiply-add."""
-        pixels = torch.addcmul(-self.mean / self.std, frames.to(self.mean.dtype), 1 / (255 * self.std))
-        if self.resize in (0, pixels.shape[-1]):
-            return pixels
-        side = (self.resize, self.resize)
-        sized = F.interpolate(pixels.flatten(0, -4), side, mode="bilinear", antialias=True)
-        return sized.unflatten(0, pixels.shape[:-3])
+        if self.resize not in (0, frames.shape[-1]):
+            frames = self._sized(frames)  # first, as it is the same either way and leaves less to do
+        return torch.addcmul(-self.mean / self.std, frames.to(self.mean.dtype), 1 / (255 * self.std))
+
+    def _sized(self, frames: Tensor) -> Tensor:
+        """(..., 3, h, w) uint8 -> (..., 3, resize, resize) floats; on a CPU a few frames at a time, which its cache holds."""
+        flat, side = frames.flatten(0, -4), (self.resize, self.resize)
+        whole = flat.device.type != "cpu" or torch.compiler.is_compiling()
+        parts = [
+            F.interpolate(part.to(self.mean.dtype), side, mode="bilinear", antialias=True)
+            for part in ([flat] if whole else flat.split(CACHED))
+        ]
+        return torch.cat(parts).unflatten(0, frames.shape[:-3])
 
     def invert(self, pixels: Tensor) -> Tensor:
         """Normalised floats -> [0, 1]."""
