@@ -36,7 +36,7 @@ CALLED = {
 }
 """Packages that are not called as they are imported."""
 
-CORE_ALONE = """
+HIDING = """
 import sys
 
 from importlib.machinery import PathFinder
@@ -47,6 +47,8 @@ class CoreAlone:
 
 hidden = set(sys.argv[1].split(","))
 sys.meta_path[sys.meta_path.index(PathFinder)] = CoreAlone()
+"""
+CORE_ALONE = """
 data, run, out = sys.argv[2:]
 import numpy as np
 import lrc_jepa
@@ -65,13 +67,29 @@ cli.main()
 
 def test_the_core_alone_loads_trains_and_acts_and_more_is_one_sentence(run, store, tmp_path):
     hidden = ",".join(name for name in PACKAGES if name != "jinja2")  # torch brings that one
-    words = [sys.executable, "-c", CORE_ALONE, hidden, str(store.path), str(run), str(tmp_path / "out")]
+    words = [
+        sys.executable,
+        "-c",
+        HIDING + CORE_ALONE,
+        hidden,
+        str(store.path),
+        str(run),
+        str(tmp_path / "out"),
+    ]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(words, capture_output=True, text=True, env=env, timeout=550)
     assert ended.returncode == 2, ended.stderr
     said = ended.stderr.splitlines()[-1]
     assert said == f"lrc: lrc plan needs the package scipy; install it with: {install('scipy')}", ended.stderr
     assert not (tmp_path / "out" / "tensorboard").exists() and (tmp_path / "out" / "metrics.jsonl").is_file()
+
+
+def test_the_loop_needs_its_own_extra_and_no_other():
+    """As README has it: pip install '.[serve]', then lrc drive."""
+    hidden = ",".join(name for name, package in PACKAGES.items() if package.extra not in ("serve", "report"))
+    words = [sys.executable, "-c", f"{HIDING}\nimport lrc_jepa.deploy, lrc_jepa.serve", hidden]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=550)
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_what_is_missing_is_installed_as_this_copy_was(tmp_path, monkeypatch):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
 from lrc_jepa.arrays import Array, Frames
@@ -16,6 +15,9 @@ from lrc_jepa.runtime.box import Plans
 from lrc_jepa.runtime.frames import to_square
 from lrc_jepa.runtime.metadata import Metadata
 from lrc_jepa.senses import felt
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 ENCODER, PREDICTOR, DECODER = "encoder.onnx", "predictor.onnx", "decoder.onnx"
 ENCODED = 64  # frames encoded at a time
@@ -32,6 +34,8 @@ class Exported:
         self.shape, self.box = self.metadata.shape, self.metadata.box()
 
     def _session(self, name: str) -> onnxruntime.InferenceSession:
+        import onnxruntime  # here: other parts of this package are for models that were not exported, too
+
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self.threads
         try:
