@@ -99,8 +99,8 @@ def build_wheel(source: Path, folder: Path) -> str:
 
 
 def make_episodes(folder: Path) -> None:
-    """The reader's own: a LeRobot dataset of a dozen episodes, longer than a clip."""
-    lerobot(folder, episodes(lengths=(60,) * 12, height=64, width=64)).rename(folder / "my_episodes")
+    """The reader's own, as LeRobot has them: longer than a clip, and enough that a tenth held out is several."""
+    lerobot(folder, episodes(lengths=(60,) * 30, height=64, width=64)).rename(folder / "my_episodes")
 
 
 @contextmanager
