@@ -151,11 +151,11 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def by_group(kept: Iterable[Kept]) -> list[list[Kept]]:
-    """Runs that differ by their seed alone, together."""
-    groups: dict[Group, list[Kept]] = {}
+    """Runs that differ by their seed alone, together; of a seed that was made again, on data made anew, the newest."""
+    groups: dict[Group, dict[int, Kept]] = {}
     for row in kept:
-        groups.setdefault(row.group, []).append(row)
-    return [runs for _, runs in sorted(groups.items())]
+        groups.setdefault(row.group, {})[row.seed] = row
+    return [list(runs.values()) for _, runs in sorted(groups.items())]
 
 
 def summarize_kept(kept: list[Kept]) -> list[dict[str, Any]]:
