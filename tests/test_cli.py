@@ -237,6 +237,19 @@ def test_torchrun_trains_in_two_processes(store, tmp_path):
     assert (tmp_path / "run" / "checkpoints" / "00000008").is_dir() and "trained 8 steps" in ran.stdout
 
 
+def test_one_of_several_processes_ends_at_once_and_loses_no_word():
+    """A thread of torch's that still holds a tensor would abort an interpreter that is taken apart."""
+    late = "import atexit; atexit.register(lambda: print('taken apart')); "
+    command = [sys.executable, "-c", late + "from lrc_jepa.cli import main; main()"]
+    for words, code in (["--version"], 0), (["train", "nothing"], 2):
+        ends = {}
+        for processes in "12":
+            around = {**os.environ, "WORLD_SIZE": processes, "RANK": "0"}
+            ends[processes] = subprocess.run([*command, *words], capture_output=True, text=True, env=around)
+        assert ends["1"].returncode == ends["2"].returncode == code and ends["1"].stderr == ends["2"].stderr
+        assert ends["1"].stdout == ends["2"].stdout + "taken apart\n"
+
+
 def test_a_recipe_is_found_wherever_it_stands(store, capsys, tmp_path):
     """Defaults come from the recipe, not from another one, also when options stand before it."""
     data = ("--data", store.path)
