@@ -7,7 +7,7 @@ import pytest
 import torch
 from training import make_store, pieces_of, small_run
 
-from lrc_jepa.bench.train import Steps, bench_sigreg, lwm
+from lrc_jepa.bench.train import Steps, bench_products, bench_sigreg, lwm
 from lrc_jepa.commands import bench
 from lrc_jepa.data.batches import order_batches
 from lrc_jepa.errors import BadInput
@@ -58,6 +58,15 @@ def test_both_steps_learn_and_every_part_is_timed(data):
     named = {"load", "encode", "predict", "context", "decode", "sigreg", "vicreg", "backward", "optimiser"}
     assert named <= set(parts)
     assert all(value > 0 for value in parts.values())
+
+
+def test_the_least_a_step_can_take_is_its_products_at_the_rate_of_a_large_one(data):
+    """Twice the clips are twice the products, to the little that does not grow with them."""
+    one, two = (
+        bench_products(pieces_of(small_run(batch_size=size), data, "unused"), rounds=1) for size in (4, 8)
+    )
+    assert two["gflop"] == pytest.approx(2 * one["gflop"], rel=0.1)
+    assert one["seconds"] == pytest.approx(one["gflop"] / one["gflops"]) and one["gflops"] > 0
 
 
 def test_sigreg_takes_a_seventh_of_the_memory_at_most():

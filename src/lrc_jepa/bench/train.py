@@ -30,11 +30,13 @@ from lrc_jepa.recipes import get_recipe
 from lrc_jepa.training.assemble import Pieces, assemble
 from lrc_jepa.training.distributed import launch, team
 from lrc_jepa.training.feed import Feed
+from lrc_jepa.training.gpus import operations
 from lrc_jepa.training.loop import train_step
 from lrc_jepa.training.parts import time_parts
 from lrc_jepa.training.plain import PlainStep
 
 PAPER_BATCH = 4  # clips in a step of the paper's network: the ratio of two systems needs no more
+MANY_TOKENS = 2**14  # rows of a matrix product that has nothing to wait for
 
 
 @dataclass(frozen=True)
@@ -138,18 +140,35 @@ def _compare(config: RunConfig, store: Store, steps: int) -> dict[str, Any]:
     return {**figures, "parts": time_parts(works["lrc"].pieces)}
 
 
+def bench_products(pieces: Pieces, rounds: int = 10) -> dict[str, float]:
+    """What a step of the same arithmetic takes at least: its matrix products, at the rate of a large one.
+
+    seconds = (2 · multiplications of forward and backward) / (rate of an (N, W) @ (W, 4W) product), where W is the
+    encoder's width and N is large. All that is no matrix product comes on top.
+    """
+    config, width = pieces.config, pieces.config.model.encoder.width
+    count = operations(config, deepcopy(pieces.model), config.train.batch_size)
+    rows, weights = torch.randn(MANY_TOKENS, width), torch.randn(width, 4 * width)
+    out = rows.new_empty(MANY_TOKENS, 4 * width)
+    wall = alternate({"product": partial(torch.mm, rows, weights, out=out)}, rounds)["product"].wall
+    rate = 2 * MANY_TOKENS * width * 4 * width / wall
+    return {"gflop": count / 1e9, "gflops": rate / 1e9, "seconds": count / rate}
+
+
 def bench_micro(store: Store) -> dict[str, Any]:
     """The micro step of LRC-JEPA and of LWM, the plain step, and the loader alone."""
     config = get_recipe("tworoom-lrc-micro")
     figures = _compare(config, store, steps=2)
     ours, plain = figures["lrc"], figures["plain_lrc"]
+    pieces = assemble(config, store, Path("unused"), torch.device("cpu"))
     return {
         **figures,
         "clips_per_s": ours["clips_per_s"],
         "plain_clips_per_s": plain["clips_per_s"],
         "over_plain": ours["clips_per_s"] / plain["clips_per_s"],
         "cpu_over_plain": plain["cpu_seconds"] / ours["cpu_seconds"],
-        "loader_clips_per_s": _loader_rate(assemble(config, store, Path("unused"), torch.device("cpu"))),
+        "products": bench_products(pieces),
+        "loader_clips_per_s": _loader_rate(pieces),
     }
 
 
@@ -230,6 +249,11 @@ def show(figures: dict[str, Any]) -> None:
     parts = " ".join(f"{name} {1e3 * value:.0f}" for name, value in micro["parts"].items())
     say(f"the loader alone gives {micro['loader_clips_per_s']:.0f} clips/s")
     say(f"milliseconds of a micro step: {parts}")
+    least, plain_s = micro["products"], micro["batch"] / micro["plain_clips_per_s"]
+    say(
+        f"its matrix products alone are {least['gflop']:.1f} GFLOP: {1e3 * least['seconds']:.0f} ms at the "
+        f"{least['gflops']:.0f} GFLOP/s of a large one, {plain_s / least['seconds']:.1f} times the plain step"
+    )
     if "paper" in figures:
         say(f"a paper-size step of LRC-JEPA takes {figures['lrc_over_lwm']:.2f} times one of LWM")
         say(f"two processes give {figures['processes']['two_over_one']:.2f} times the rate of one")
