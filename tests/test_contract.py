@@ -188,7 +188,8 @@ def test_planning_costs_are_those_of_steps_taken_by_hand(model, config, clip):
         assert torch.allclose(costs[row, sample], by_hand[0], rtol=1e-3, atol=1e-4)
 
 
-PLAIN = ("dino-wm", "vjepa2-gap-ac", "c-jepa", "eb-jepa")  # systems that have only the plain rollout
+# Systems that have only the plain rollout.
+PLAIN = ("dino-wm", "vjepa2-gap-ac", "c-jepa", "eb-jepa", "lwm+points")
 
 
 @torch.no_grad()

@@ -61,10 +61,10 @@ class EncoderConfig(Checked):
     """Side of the dataset's square frames."""
     resize: Natural = 0
     """Side the frames are resized to before the network sees them; 0: as they are."""
-    kind: Literal["vit", "impala", "filters", "shapes"] = "vit"
+    kind: Literal["vit", "impala", "filters", "points"] = "vit"
     """A vision transformer, the IMPALA residual convolutions with `width` outputs, fixed random filters and
-    linear maps of what they answer in each patch, or shapes: a small copy of the frame and what such filters answer over
-    the whole of it, as the `width` uncorrelated numbers that vary most in the data."""
+    linear maps of what they answer in each patch, or points: where in the frame such filters answer, how widely and how much, as
+    the `width` uncorrelated numbers that vary most in the data."""
     pool: Literal["class", "mean"] = "class"
     """What of the tokens becomes z: the class token, or the mean over the patches."""
     patch: Count = 14
@@ -79,7 +79,7 @@ class EncoderConfig(Checked):
     """Hidden width of a block's MLP."""
     stem: Natural = 0
     """vit: channels of strided convolutions in place of the linear patch embedding, 0: none;
-    impala: channels of the first of its three stacks, the others have twice as many; filters, shapes: how many."""
+    impala: channels of the first of its three stacks, the others have twice as many; filters, points: how many."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -94,10 +94,11 @@ class EncoderConfig(Checked):
 
 @dataclass(frozen=True)
 class PredictorConfig(Checked):
-    """The action-conditioned predictor: a transformer, or a GRU whose hidden state is the latent."""
+    """The action-conditioned predictor: a transformer, a GRU whose hidden state is the latent, or an MLP."""
 
-    kind: Literal["transformer", "gru"] = "transformer"
-    """gru: one cell, the action block its input, z its hidden state; the fields below are not used."""
+    kind: Literal["transformer", "gru", "mlp"] = "transformer"
+    """gru: one cell, the action block its input, z its hidden state; no field below but `rollout` is used.
+    mlp: the change of z from the last frames and blocks, without g_p; of the fields below `layers`, `mlp` and `rollout`."""
     width: Natural = 0
     """Inner width, with linear maps in and out; 0: that of the latent, and no such maps."""
     rollout: Natural = 0

@@ -74,7 +74,14 @@ MICRO_PLAN = PlanConfig(planner="icem", samples=128, iterations=4, elites=10, st
 """The planner of micro recipes: what it was chosen from, and by what figures, is in docs/planning.md."""
 FEEDBACK_PLAN = replace(MICRO_PLAN, execute=1, deadline=True)
 """The same search made again after every block, for the moment at which the first plan ends, then for the next."""
-PROTOCOLS: dict[str, PlanConfig] = {"paper": PlanConfig(), "micro": MICRO_PLAN, "feedback": FEEDBACK_PLAN}
+THOROUGH_PLAN = replace(FEEDBACK_PLAN, samples=300, iterations=8, elites=20)
+"""The same with four times the candidates, for models whose steps cost next to nothing."""
+PROTOCOLS: dict[str, PlanConfig] = {
+    "paper": PlanConfig(),
+    "micro": MICRO_PLAN,
+    "feedback": FEEDBACK_PLAN,
+    "thorough": THOROUGH_PLAN,
+}
 
 
 def by_protocol(name: str, config: PlanConfig, own: PlanConfig) -> PlanConfig:
@@ -336,19 +343,26 @@ def _filters(config: RunConfig) -> RunConfig:
     return replace(filtered, train=replace(config.train, steps=steps))
 
 
-def _shapes(config: RunConfig) -> RunConfig:
-    """Nothing of the encoder is trained; z must retell what it sees, and is wide enough to, and so is the predictor."""
+def _points(config: RunConfig) -> RunConfig:
+    """Eyes that nobody trains; z must retell what they see, and an MLP learns how z changes.
+
+    What is trained is small, so there are many steps of it, and many candidates to search among.
+    """
     small = config.size == "debug"
-    filters, width, latent, hidden, retold = (8, 24, 8, 16, 16) if small else (512, 600, 64, 512, 256)
-    encoder = replace(config.model.encoder, kind="shapes", stem=filters, width=width)
-    predictor = config.model.predictor
-    if config.size == "micro":
-        predictor = replace(predictor, layers=3, mlp=256)
+    filters, width, latent, hidden = (8, 24, 8, 16) if small else (64, 200, 64, 512)
     model = replace(
-        config.model, encoder=encoder, latent=latent, projector=hidden, retold=retold, predictor=predictor
+        config.model,
+        encoder=replace(config.model.encoder, kind="points", stem=filters, width=width),
+        latent=latent,
+        projector=hidden,
+        retold=hidden // 2,
+        predictor=PredictorConfig(kind="mlp", layers=3, mlp=hidden),
     )
-    train = replace(config.train, steps=3000, batch_size=96) if config.size == "micro" else config.train
-    return _weighted(replace(config, model=model, train=train), features=2.0, temporal=0.1)
+    train = config.train
+    if config.size == "micro":
+        train = replace(train, steps=16_000, batch_size=128, lr=1.5e-3)
+    plan = THOROUGH_PLAN if config.plan == FEEDBACK_PLAN else config.plan
+    return _weighted(replace(config, model=model, train=train, plan=plan), features=2.0, temporal=0.1)
 
 
 EXTENSIONS: dict[str, Callable[[RunConfig], RunConfig]] = {
@@ -359,7 +373,7 @@ EXTENSIONS: dict[str, Callable[[RunConfig], RunConfig]] = {
     "apart": _apart,
     "drawn": _drawn,
     "filters": _filters,
-    "shapes": _shapes,
+    "points": _points,
 }
 """What can be added to a system; the name of the result says so: lrc+within+idm."""
 CELLS = 4  # of a frame, along each side, in which filters tell where things are
@@ -397,7 +411,7 @@ SYSTEMS: Table[Callable[[RunConfig], RunConfig]] = Table(
         "lwm+within+slow": _extended(_lwm, "within", "slow"),
         "lwm+slow+idm": _extended(_lwm, "slow", "idm"),
         "lwm+sharp": _extended(_lwm, *SHARP),
-        "lwm+shapes": _extended(_lwm, "shapes", "idm"),
+        "lwm+points": _extended(_lwm, "points", "idm"),
         "lwm+split": _extended(_lwm, *SPLIT),
         "lrc-z": _lrc_z,
         "lwm": _lwm,

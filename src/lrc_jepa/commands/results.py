@@ -20,7 +20,7 @@ EXAMPLES = (
     "lrc results --keep runs/first runs/second --folder results",
     "lrc results --write docs/results.md --figure docs/results.svg",
     "lrc results --only 'world=tworoom system=lrc,lrc+split' --curve looks.svg",
-    "lrc results --only 'world=pusht system=lwm+shapes' --curve data.svg --against episodes",
+    "lrc results --only 'world=pusht system=lwm+points' --curve data.svg --against episodes",
 )
 
 

@@ -10,16 +10,16 @@ from lrc_jepa.files import digest
 from lrc_jepa.models.backbones import Frozen, load_backbone
 from lrc_jepa.models.filters import FilterBank
 from lrc_jepa.models.impala import Impala
-from lrc_jepa.models.shapes import Shapes
+from lrc_jepa.models.points import Points
 from lrc_jepa.models.vit import Pixels, VisionTransformer
 from lrc_jepa.types import Clip, Outputs, Spec
 
-Encoder = VisionTransformer | Impala | FilterBank | Shapes | Frozen
-KINDS: dict[str, type[VisionTransformer | Impala | FilterBank | Shapes]] = {
+Encoder = VisionTransformer | Impala | FilterBank | Points | Frozen
+KINDS: dict[str, type[VisionTransformer | Impala | FilterBank | Points]] = {
     "vit": VisionTransformer,
     "impala": Impala,
     "filters": FilterBank,
-    "shapes": Shapes,
+    "points": Points,
 }
 
 
@@ -108,7 +108,7 @@ class Model(nn.Module):
 
     def remembered(self) -> int:
         """Width of what the encoder sees in a frame where it never changes, so that it need be seen once only; 0: it does."""
-        return self._shape.width if isinstance(self.encoder, Shapes) else 0
+        return self._shape.width if isinstance(self.encoder, Points) else 0
 
     def features(self, frames: Tensor) -> Tensor:
         """(n,3,h,w) uint8 -> (n,L,W)."""

@@ -22,9 +22,9 @@ from lrc_jepa.models.base import Model
 from lrc_jepa.models.blocks import Projector
 from lrc_jepa.models.decoder import Decoder
 from lrc_jepa.models.filters import FilterBank
-from lrc_jepa.models.predictor import ActionEncoder, Predictor, build_predictor
+from lrc_jepa.models.points import Points
+from lrc_jepa.models.predictor import ActionEncoder, Predictor, ResidualPredictor, build_predictor
 from lrc_jepa.models.proprio import Beside, Proprioception
-from lrc_jepa.models.shapes import Shapes
 from lrc_jepa.types import Clip, Outputs, Spec
 
 
@@ -97,8 +97,8 @@ class Compact(Model):
         self._add_streams(config)
 
     def _action_encoder(self, model: ModelConfig, width: int) -> nn.Module:
-        """g_a for blocks of this width; a recurrent predictor reads them as they are."""
-        if model.predictor.kind == "gru":
+        """g_a for blocks of this width; only a transformer does not read them as they are."""
+        if model.predictor.kind != "transformer":
             return nn.Identity()
         return ActionEncoder(width, model.predictor.action_channels, self.spec.width)
 
@@ -122,13 +122,13 @@ class Compact(Model):
     def _adapters(self, config: RunConfig) -> Adapters:
         """An adapter for each of several datasets; `action_encoder` has nothing left to do until one is chosen.
 
-        What a recurrent predictor reads is made as wide as the widest blocks.
+        What another predictor than a transformer reads is made as wide as the widest blocks.
         """
         model, widest = config.model, self.spec.action_dim
 
         def build(width: int) -> Adapter:
-            recurrent = model.predictor.kind == "gru"
-            encoder = nn.Linear(width, widest) if recurrent else self._action_encoder(model, width)
+            plain = model.predictor.kind != "transformer"
+            encoder = nn.Linear(width, widest) if plain else self._action_encoder(model, width)
             return Adapter(width, encoder, self._inverse_head(model, width))
 
         return Adapters({name: w * config.clip.frameskip for name, w in config.adapters.items()}, build)
@@ -155,19 +155,22 @@ class Compact(Model):
     def _projectors(self, config: RunConfig) -> tuple[nn.Module, nn.Module]:
         """g_z and g_p; without them z is what the encoder gives, and predictions pass its final norm."""
         model, width, state = config.model, config.model.encoder.width, self.spec.width
-        if model.projector:
-            return Projector(width, model.projector, model.latent), Projector(state, model.projector, state)
-        if width != model.latent:
+        if not model.projector and width != model.latent:
             raise BadInput(f"without projectors z is as wide as the encoder: {width}, not {model.latent}")
+        g_z = Projector(width, model.projector, model.latent) if model.projector else nn.Identity()
+        if model.predictor.kind == "mlp":
+            return g_z, nn.Identity()
+        if model.projector:
+            return g_z, Projector(state, model.projector, state)
         if isinstance(self.encoder, Frozen):
-            return nn.Identity(), nn.Identity()
-        if isinstance(self.encoder, (FilterBank, Shapes)):
+            return g_z, nn.Identity()
+        if isinstance(self.encoder, (FilterBank, Points)):
             raise BadInput(
-                f"an encoder of the kind {model.encoder.kind} has no final norm: give the model projectors"
+                f"an encoder of the kind {model.encoder.kind} has no final norm: give the model projectors, or an mlp as predictor"
             )
         norm = Borrowed(self.encoder.norm)
         known = self.spec.proprio
-        return nn.Identity(), Beside(norm, model.latent, known) if known else norm
+        return g_z, Beside(norm, model.latent, known) if known else norm
 
     def latents(self, tokens: Tensor, frames: int) -> Tensor:
         """Tokens (B*T,L,width) -> z (B,T,1,D-P)."""
@@ -197,6 +200,8 @@ class Compact(Model):
 
     def step(self, past: Tensor, actions: Tensor) -> Tensor:
         """(B,k,1,D), (B,k,A) -> (B,1,D); `actions[:, i]` leaves frame i."""
+        if isinstance(self.predictor, ResidualPredictor):
+            return self.predictor.newest(past.squeeze(2), self.action_encoder(actions))[:, None]
         return self.predict(past, actions)[:, -1]
 
     def prepare(self, past: Tensor, past_actions: Tensor) -> fast_predictor.Carry | None:

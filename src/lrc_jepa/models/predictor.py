@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrc_jepa.config import PredictorConfig
@@ -72,10 +75,47 @@ class GruPredictor(nn.Module):
         return moved.unflatten(0, z.shape[:2])
 
 
+class ResidualPredictor(nn.Module):
+    """z_t+1 = z_t + MLP(z_t, z_t - z_t-1, ..., a_t, a_t-1, ...) over `history` frames: what is not moved stays, exactly.
+
+    Before the first frame nothing changed and nothing was done. Blocks are read as they are.
+    """
+
+    def __init__(self, config: PredictorConfig, action_dim: int, latent: int, history: int) -> None:
+        super().__init__()
+        self.history = history
+        seen = history * (latent + action_dim)
+        widths = [seen] + [config.mlp] * config.layers
+        hidden = [part for pair in pairwise(widths) for part in (nn.Linear(*pair), nn.GELU())]
+        self.change = nn.Sequential(*hidden, nn.Linear(widths[-1], latent))
+
+    def forward(self, z: Tensor, actions: Tensor) -> Tensor:
+        """(B, k, D), (B, k, A) -> (B, k, D) for any k; position i sees only the `history` frames up to i."""
+        before, count = self.history - 1, z.shape[1]
+        changes, blocks = self._padded(z, actions)
+        parts = [changes[:, i : i + count] for i in range(before)]
+        parts += [blocks[:, i : i + count] for i in range(before + 1)]
+        return z + self.change(torch.cat([z, *parts], dim=-1))
+
+    def newest(self, z: Tensor, actions: Tensor) -> Tensor:
+        """The last position of `forward` alone: (B, k, D), (B, k, A) -> (B, D)."""
+        last = z[:, -1]
+        changes, blocks = self._padded(z, actions)
+        recent = changes[:, changes.shape[1] - self.history + 1 :].flatten(1)
+        return last + self.change(torch.cat([last, recent, blocks[:, -self.history :].flatten(1)], dim=-1))
+
+    def _padded(self, z: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Changes of z (B, K-1 + k-1, D) and blocks (B, K-1 + k, A), with zeros before the first."""
+        before = (0, 0, self.history - 1, 0)
+        return F.pad(z[:, 1:] - z[:, :-1], before), F.pad(actions, before)
+
+
 def build_predictor(config: PredictorConfig, action_dim: int, latent: int, history: int) -> nn.Module:
     """The predictor that a config asks for."""
     if config.kind == "gru":
         return GruPredictor(action_dim, latent)
+    if config.kind == "mlp":
+        return ResidualPredictor(config, action_dim, latent, history)
     if config.width:
         return ProjectedPredictor(config, latent, history)
     return Predictor(config, latent, history)

@@ -31,7 +31,7 @@ from lrc_jepa.models import build_model
 from lrc_jepa.models.backbones import home_of
 from lrc_jepa.models.base import Model
 from lrc_jepa.models.compact import Compact
-from lrc_jepa.models.shapes import CALIBRATED, Shapes
+from lrc_jepa.models.points import CALIBRATED, Points
 from lrc_jepa.objectives import Objective
 from lrc_jepa.pixels import channels_first
 from lrc_jepa.recipes import ANY_ACTIONS
@@ -137,7 +137,7 @@ def count_batches(config: RunConfig, data: Store | Datasets) -> int:
 def calibrate(model: Model, datasets: Datasets, clip: ClipConfig) -> None:
     """Show an encoder that is fixed by the data some frames of the training episodes, always the same."""
     encoder, copies = model.encoder, list[Tensor]()
-    if not isinstance(encoder, Shapes):
+    if not isinstance(encoder, Points):
         return
     for store in datasets.stores.values():
         train = Split.by_episode(store, clip).train

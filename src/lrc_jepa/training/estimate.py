@@ -27,9 +27,11 @@ PROBES = (2, 4)  # clips in the trial steps: two sizes tell the cost per clip fr
 
 
 def random_clip(config: RunConfig, model: Model, clips: int) -> Clip:
-    """Made-up frames; made-up features in their place where they could have been stored."""
+    """Made-up frames; made-up features in their place where they could have been stored, or would be remembered."""
     frames = config.clip.history + config.clip.targets
     stored = model.feature_shape() if isinstance(model, Featured) else None
+    if stored is None and model.remembered():
+        stored = (1, model.remembered())
     side = 0 if stored else config.model.encoder.image_size
     proprio = torch.randn(clips, frames, config.model.proprio_dim) if config.model.proprio else None
     picture = torch.randint(0, 256, (clips, frames, 3, side, side), dtype=torch.uint8)
@@ -100,7 +102,7 @@ def at_batch(small: float, large: float, batch: int, clips: int = PROBES[1]) -> 
 def estimate(config: RunConfig, model: Model, steps: int) -> Cost:
     """Time and memory of training on this CPU, a straight line through trial steps of two sizes.
 
-    A frozen encoder is taken to have done its work before (`lrc data features`).
+    A frozen encoder is taken to have done its work before (`lrc data features`), and one that is remembered to have seen all frames.
     """
     objective = Objective(config.objective, model, config.train.seed)
     model.train()
