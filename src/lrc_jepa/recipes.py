@@ -94,7 +94,7 @@ def by_protocol(name: str, config: PlanConfig, own: PlanConfig) -> PlanConfig:
 
 
 def protocol_of(config: PlanConfig, own: PlanConfig) -> str:
-    """One word for how it is planned: paper, micro, feedback, or custom."""
+    """One word for how it is planned: paper, micro, feedback, thorough, or custom."""
     return next((name for name in PROTOCOLS if by_protocol(name, config, own) == config), "custom")
 
 

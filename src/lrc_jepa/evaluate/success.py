@@ -30,7 +30,7 @@ class ControlSummary:
     """Mean squared latent distance between the imagined and the reached state, over that of
     start to goal as the model sees it at the end of the first plan."""
     protocol: str
-    """How it was planned, in one word: paper, micro, feedback or custom; empty where rows do not say."""
+    """How it was planned, in one word: paper, micro, feedback, thorough or custom; empty where rows do not say."""
     repetition_rates: list[float]
     """Success in each repetition, which has pairs and planning seeds of its own."""
     repetition_mean: float

@@ -88,7 +88,7 @@ class Planned(Measured):
     """A row of an evaluation that plans."""
 
     protocol: str = ""
-    """How it was planned, in one word: paper, micro, feedback or custom."""
+    """How it was planned, in one word: paper, micro, feedback, thorough or custom."""
     planner: Row = field(default_factory=dict)
     """The whole configuration of the search."""
     manifest_hash: str = ""
