@@ -15,7 +15,7 @@ from lrc_jepa.errors import BadInput
 
 SIDE, WIDTH = 32, 5  # of the small copy that is filtered, and of a filter
 SEED = 0
-POWERS = (2, 4)  # of an answer: all of a thing that a filter fits, and the places that it fits best
+POWERS = (2, 4)  # of an answer: all of a thing that fits, and, squared once more, the places that fit best
 MOMENTS = 6  # numbers of each filter and power
 TINT = 0.5  # how much a filter asks for a colour, where it asks 1 for a form
 FAINT = 0.02  # what an answer is weighed against: where nothing answers the middle is that of the picture
@@ -81,9 +81,9 @@ class Points(nn.Module):
         # As a product of matrices: a convolution of three channels leaves most of a processor idle.
         around = F.unfold(copies - self.background, WIDTH, padding=WIDTH // 2)  # (n, 3*WIDTH^2, SIDE^2)
         weight = (self.filters.flatten(1) @ around).relu_().square_()
-        seen = [self._moments(weight, POWERS[0])]
-        seen.append(self._moments(weight.square_(), POWERS[1]))
-        return torch.cat(seen, dim=1)
+        whole = self._moments(weight, POWERS[0])
+        best = self._moments(weight.square_(), POWERS[1])
+        return torch.cat([whole, best], dim=1)
 
     def _moments(self, weight: Tensor, power: int) -> Tensor:
         """Answers to a power (n, filters, SIDE^2) -> (n, MOMENTS * filters)."""
