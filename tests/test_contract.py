@@ -189,7 +189,7 @@ def test_planning_costs_are_those_of_steps_taken_by_hand(model, config, clip):
 
 
 # Systems that have only the plain rollout.
-PLAIN = ("dino-wm", "vjepa2-gap-ac", "c-jepa", "eb-jepa", "lwm+points")
+PLAIN = ("dino-wm", "vjepa2-gap-ac", "c-jepa", "eb-jepa", "lwm+points", "lwm+points+proposals")
 
 
 @torch.no_grad()

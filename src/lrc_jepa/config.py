@@ -196,6 +196,9 @@ class ModelConfig(Checked):
     """Hidden width of an inverse-dynamics head on [z_t, z_t+1]; 0: no head."""
     retold: Natural = 0
     """Hidden width of a network that tells from z what the encoder saw, for the term `features`; 0: none. Family compact."""
+    proposer: Natural = 0
+    """Hidden width of a network that proposes the next block on the way to a goal, where searches start; 0: none. It is
+    trained on every distance within a clip, so a clip should be as long as a plan. Families lrc and compact."""
     proprio: str = ""
     """Column of the dataset with what the robot knows of itself, such as joint positions; empty: none. Families lrc
     and compact: it stands beside z, is predicted with it, and must be given when acting. Family patches: joined to
@@ -399,6 +402,8 @@ class PlanConfig(Checked):
     """Low-level steps per episode."""
     goal_offset: Count = 25
     """The goal lies this many low-level steps ahead of the start in the same episode."""
+    proposals: bool = True
+    """Start the search at what the model proposes, where it has a proposer; with a `std` of 0 that alone is carried out."""
     history: Count = 1
     """Frames known at the start; up to the model's history."""
     seed: Seed = 42
@@ -460,6 +465,10 @@ class RunConfig(RunSections, RunName):
             del values["plan"]["deadline"]
         if not self.model.retold:  # nor was anything retold
             del values["model"]["retold"]
+        if not self.model.proposer:  # nor was there anything to propose
+            del values["model"]["proposer"]
+        if self.plan.proposals:
+            del values["plan"]["proposals"]
         if not self.clip.episodes:  # and all episodes were trained on
             del values["clip"]["episodes"]
         return digest(values)
@@ -469,8 +478,8 @@ ADDED: dict[type[Any], dict[str, Any]] = {
     ClipConfig: {"episodes": 0},
     TrainConfig: {"per_episode": 1, "readers": 0},
     DecoderConfig: {"context": "frame"},
-    ModelConfig: {"retold": 0},
-    PlanConfig: {"deadline": False},
+    ModelConfig: {"retold": 0, "proposer": 0},
+    PlanConfig: {"deadline": False, "proposals": True},
     RunConfig: {"adapters": {}},
 }
 """Fields that the first configurations on disk do not have yet, and what they were by then."""

@@ -91,6 +91,17 @@ class Cached(Protocol):
         """Blocks (B*S,A), S candidates per prepared row -> the next carry and states (B*S,N,D)."""
 
 
+@runtime_checkable
+class Proposing(Protocol):
+    """A model that may know how to begin on the way to a goal."""
+
+    def propose(self, state: Tensor, goal: Tensor, left: int) -> Tensor | None:
+        """A state (B,N,D), a goal (B,N,D) or (B,N,D-P) that is `left` blocks away -> the next block (B,A).
+
+        None where this instance has nothing to propose.
+        """
+
+
 class Task(Protocol):
     """A batch of B simulated worlds that step together. Every world is one file in `envs`."""
 

@@ -76,11 +76,14 @@ FEEDBACK_PLAN = replace(MICRO_PLAN, execute=1, deadline=True)
 """The same search made again after every block, for the moment at which the first plan ends, then for the next."""
 THOROUGH_PLAN = replace(FEEDBACK_PLAN, samples=300, iterations=8, elites=20)
 """The same with four times the candidates, for models whose steps cost next to nothing."""
+PROPOSED_PLAN = replace(FEEDBACK_PLAN, std=0.25)
+"""A search near what the model proposes: farther away it finds what pleases the model and not the world."""
 PROTOCOLS: dict[str, PlanConfig] = {
     "paper": PlanConfig(),
     "micro": MICRO_PLAN,
     "feedback": FEEDBACK_PLAN,
     "thorough": THOROUGH_PLAN,
+    "proposed": PROPOSED_PLAN,
 }
 
 
@@ -94,7 +97,7 @@ def by_protocol(name: str, config: PlanConfig, own: PlanConfig) -> PlanConfig:
 
 
 def protocol_of(config: PlanConfig, own: PlanConfig) -> str:
-    """One word for how it is planned: paper, micro, feedback, thorough, or custom."""
+    """One word for how it is planned: a key of `PROTOCOLS`, or custom."""
     return next((name for name in PROTOCOLS if by_protocol(name, config, own) == config), "custom")
 
 
@@ -365,6 +368,19 @@ def _points(config: RunConfig) -> RunConfig:
     return _weighted(replace(config, model=model, train=train, plan=plan), features=2.0, temporal=0.1)
 
 
+def _proposals(config: RunConfig) -> RunConfig:
+    """A network proposes the next block on the way to a goal, and a short search starts there; clips are as long as plans.
+
+    A clip has twice the frames, so that half the steps teach as much.
+    """
+    micro = config.size == "micro"
+    model = replace(config.model, proposer={"paper": 1024, "micro": 512, "debug": 16}[config.size])
+    clip = replace(config.clip, targets=config.plan.horizon)
+    train = replace(config.train, steps=config.train.steps // 2) if micro else config.train
+    plan = PROPOSED_PLAN if micro else replace(config.plan, std=PROPOSED_PLAN.std)
+    return _weighted(replace(config, model=model, clip=clip, train=train, plan=plan), proposal=1.0)
+
+
 EXTENSIONS: dict[str, Callable[[RunConfig], RunConfig]] = {
     "within": _within,
     "slow": _slow,
@@ -374,6 +390,7 @@ EXTENSIONS: dict[str, Callable[[RunConfig], RunConfig]] = {
     "drawn": _drawn,
     "filters": _filters,
     "points": _points,
+    "proposals": _proposals,
 }
 """What can be added to a system; the name of the result says so: lrc+within+idm."""
 CELLS = 4  # of a frame, along each side, in which filters tell where things are
@@ -412,6 +429,7 @@ SYSTEMS: Table[Callable[[RunConfig], RunConfig]] = Table(
         "lwm+slow+idm": _extended(_lwm, "slow", "idm"),
         "lwm+sharp": _extended(_lwm, *SHARP),
         "lwm+points": _extended(_lwm, "points", "idm"),
+        "lwm+points+proposals": _extended(_lwm, "points", "idm", "proposals"),
         "lwm+split": _extended(_lwm, *SPLIT),
         "lrc-z": _lrc_z,
         "lwm": _lwm,

@@ -88,6 +88,10 @@ class Outputs:
     recon: Tensor | None = None  # (B, T, 3, h, w), in normalised pixels
     pixels: Tensor | None = None  # (B, T, 3, h, w), the normalised pixels to rebuild
     action_pred: Tensor | None = None  # (B, T-1, A)
+    proposed: Tensor | None = (
+        None  # (B, A), the block proposed on the way from a frame of each clip to a later one
+    )
+    done: Tensor | None = None  # (B, A), the block that was done there
     u_far: Tensor | None = None  # (B, 1, Q, D), u of a frame elsewhere in the episode
     tokens: Tensor | None = None  # (B, T, L, W), patch features, or all that was seen, to rebuild
     tokens_recon: Tensor | None = None  # (B, T, L, W), as rebuilt from the slots, or from z

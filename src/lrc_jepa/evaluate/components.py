@@ -13,7 +13,7 @@ from torch import Tensor
 from lrc_jepa.arrays import Array
 from lrc_jepa.device import device_of
 from lrc_jepa.errors import BadInput
-from lrc_jepa.protocols import WorldModel, encode_states
+from lrc_jepa.protocols import Proposing, WorldModel, encode_states
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,10 @@ class Projected(torch.nn.Module):
     def step(self, past: Tensor, actions: Tensor) -> Tensor:
         """Predict, then project."""
         return self.project(self.model.step(past, actions))
+
+    def propose(self, state: Tensor, goal: Tensor, left: int) -> Tensor | None:
+        """The model's own."""
+        return self.model.propose(state, goal, left) if isinstance(self.model, Proposing) else None
 
     def distance(self, state: Tensor, goal: Tensor) -> Tensor:
         """The model's own."""

@@ -49,7 +49,7 @@ def count_parameters(model: nn.Module) -> dict[str, int]:
         for name, part in model.named_children()
         if any(True for _ in part.parameters())
     }
-    training_only = {"context", "decoder", "inverse"}
+    training_only = {"context", "decoder", "inverse", "retold"}
     planning = sum(count for name, count in parts.items() if name not in training_only)
     still = sum(p.numel() for p in model.parameters() if not p.requires_grad)
     counts = {**parts, "total": sum(parts.values()), "planning": planning}

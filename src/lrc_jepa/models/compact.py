@@ -24,6 +24,7 @@ from lrc_jepa.models.decoder import Decoder
 from lrc_jepa.models.filters import FilterBank
 from lrc_jepa.models.points import Points
 from lrc_jepa.models.predictor import ActionEncoder, Predictor, ResidualPredictor, build_predictor
+from lrc_jepa.models.proposer import Proposer
 from lrc_jepa.models.proprio import Beside, Proprioception
 from lrc_jepa.types import Clip, Outputs, Spec
 
@@ -95,6 +96,7 @@ class Compact(Model):
         self.decoder: Decoder | None = None
         self.retold = Retold(model.latent, model.retold, model.encoder.width) if model.retold else None
         self._add_streams(config)
+        self.proposer = self._proposer(config)
 
     def _action_encoder(self, model: ModelConfig, width: int) -> nn.Module:
         """g_a for blocks of this width; only a transformer does not read them as they are."""
@@ -118,6 +120,15 @@ class Compact(Model):
 
     def _inverse_head(self, model: ModelConfig, width: int) -> nn.Module | None:
         return InverseHead(model.latent, model.inverse, width) if model.inverse else None
+
+    def _proposer(self, config: RunConfig) -> Proposer | None:
+        model, spec, clip = config.model, self.spec, config.clip
+        if not model.proposer:
+            return None
+        if config.adapters:
+            raise BadInput("a proposer learns from one dataset at a time: leave out model.proposer")
+        reach = clip.history + clip.targets - 1
+        return Proposer(spec.width, spec.seen, spec.action_dim, model.proposer, reach)
 
     def _adapters(self, config: RunConfig) -> Adapters:
         """An adapter for each of several datasets; `action_encoder` has nothing left to do until one is chosen.
@@ -221,6 +232,15 @@ class Compact(Model):
         carry, state = fast_predictor.advance(carry, action)
         return carry, state.unsqueeze(1)
 
+    def propose(self, state: Tensor, goal: Tensor, left: int) -> Tensor | None:
+        """(B,1,D), (B,1,D) or (B,1,D-P) -> the next block (B,A) on the way; None without a proposer."""
+        if self.proposer is None:
+            return None
+        blocks: Tensor = self.proposer(
+            state[:, 0], goal[:, 0, : self.spec.seen], torch.full(state.shape[:1], left, device=state.device)
+        )
+        return blocks
+
     def distance(self, state: Tensor, goal: Tensor) -> Tensor:
         """||state - goal||^2, (B,1,D) twice -> (B,); a goal (B,1,D-P) that is z alone is compared with z alone."""
         return (state[..., : goal.shape[-1]] - goal).square().sum(dim=(1, 2))
@@ -233,6 +253,8 @@ class Compact(Model):
         """
         if self.rollout:
             return self._roll_clip(z, actions)
+        if isinstance(self.predictor, ResidualPredictor):
+            return self.predict(z, actions)  # each position looks no further back by itself
         history, count = self.spec.history, actions.shape[1]
         first = self.predict(z[:, :history], actions[:, :history])
         if count <= history:
@@ -269,6 +291,8 @@ class Compact(Model):
             "actions": clip.actions,
             "episodes": clip.episodes,
         }
+        if self.proposer is not None:
+            fields |= self.proposer.of_clip(states[:, :, 0], z[:, :, 0], clip.actions)
         if self.infers:
             pairs = torch.cat([z[:, :-1], z[:, 1:]], dim=-1).squeeze(2)  # (B, T-1, 2D)
             fields["action_pred"] = self._infer(pairs, sources)
@@ -306,7 +330,10 @@ class Compact(Model):
         inverse = {"action_pred"} if self.infers else set()
         decoder = {"recon", "pixels"} if self.decoder is not None else set()
         retold = {"tokens", "tokens_recon"} if self.retold is not None else set()
-        return frozenset({"z", "z_pred", "z_target", "actions", "episodes"} | inverse | decoder | retold)
+        proposed = {"proposed", "done"} if self.proposer is not None else set()
+        return frozenset(
+            {"z", "z_pred", "z_target", "actions", "episodes"} | inverse | decoder | retold | proposed
+        )
 
     def remembered(self) -> int:
         """As for every model; but a decoder rebuilds frames, which must then be read each time."""

@@ -144,6 +144,12 @@ def inverse(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -
     return F.mse_loss(out.action_pred.float(), out.actions.float())
 
 
+def proposal(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
+    """mean (proposed block - block)^2 of the proposer, in normalised actions."""
+    assert out.proposed is not None and out.done is not None
+    return F.mse_loss(out.proposed.float(), out.done.float())
+
+
 def temporal(out: Outputs, config: ObjectiveConfig, generator: torch.Generator) -> Tensor:
     """mean (z_t+1 - z_t)^2: neighbours in time are close."""
     return F.mse_loss(out.z[:, 1:].float(), out.z[:, :-1].float())
@@ -205,6 +211,7 @@ TERMS: Table[Term] = Table(
         "covariance": Term(covariance, frozenset({"z"})),
         "temporal": Term(temporal, frozenset({"z"})),
         "inverse": Term(inverse, frozenset({"action_pred", "actions"})),
+        "proposal": Term(proposal, frozenset({"proposed", "done"})),
         "context": Term(context, frozenset({"u"})),
         "context_episode": Term(context_episode, frozenset({"u", "u_far"})),
         "context_within": Term(context_within, frozenset({"u", "episodes"})),

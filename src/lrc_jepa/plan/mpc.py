@@ -13,6 +13,7 @@ from lrc_jepa.plan.cost import LatentCost
 from lrc_jepa.plan.goals import Goal, check_frames
 from lrc_jepa.plan.planners import next_horizon, shift, solve
 from lrc_jepa.plan.problem import Box, Plan, Problem, Watch, join
+from lrc_jepa.plan.proposals import proposed_plan
 from lrc_jepa.plan.rollout import rollout
 from lrc_jepa.plan.search import TooShort, now
 from lrc_jepa.protocols import WorldModel, encode_states
@@ -133,12 +134,15 @@ class Controller:
     def solve(self, start: Tensor | None = None) -> Solved:
         """Plan from the present towards the goal; the search starts at `start` (B,H,A) where given.
 
+        Else at what the model proposes, if it does, and with a warm start at what is left of the last plan too.
+
         With a time budget every episode is planned alone: the time is that of one robot.
         """
         horizon = next_horizon(self.config, self._last)
+        proposals = self.config.proposals and start is None
         if start is None and self.config.warm_start and self._last is not None:
             start = shift(self._last, self.config.execute)
-        config = replace(self.config, horizon=horizon)
+        config = replace(self.config, horizon=horizon, proposals=proposals)
         start = None if start is None else start[..., :horizon, :]
         alone = [slice(b, b + 1) for b in range(self.goal.problems)]
         groups = alone if self.config.time_budget_ms else [slice(None)]
@@ -147,6 +151,15 @@ class Controller:
         imagined = torch.cat([states for _, states in solutions])  # (B, H, N, D)
         cost = self.goal.distance(self.model, imagined[:, -1:], slice(None))[:, 0]
         return Solved(plan, imagined, cost)
+
+    def _proposed_first(self, rows: slice, box: Box, start: Tensor | None, horizon: int) -> Tensor | None:
+        """Plans (b,1+E,H,A): what the model proposes, then those of `start` (b,E,H,A)."""
+        assert self._states is not None and self._blocks is not None
+        goal = self.goal.part(rows)
+        plan = proposed_plan(self.model, self._states[rows], self._blocks[rows], goal, box, horizon)
+        if plan is None:
+            return start
+        return plan[:, None] if start is None else torch.cat([plan[:, None], start], dim=1)
 
     def _search(self, rows: slice, start: Tensor | None, config: PlanConfig) -> tuple[Plan, Tensor]:
         """A plan for some episodes and the states (b,H,N,D) along it.
@@ -173,6 +186,8 @@ class Controller:
         begun, prepared = now(device), 0.0
         cost = self.cost(rows)
         box = self.box if self._sent is None else self.box.after(self._sent[rows])
+        if config.proposals:
+            start = self._proposed_first(rows, box, start, config.horizon)
         if budget:
             prepared = 1000 * (now(device) - begun)
             config = replace(config, time_budget_ms=max(budget - prepared, 1e-3))
