@@ -31,6 +31,13 @@ class Walk:
         return (state - goal).square().sum(dim=(1, 2))
 
 
+class Guided(Walk):
+    """One that proposes to go part of the way; which part depends on what is left."""
+
+    def propose(self, state, goal, left):
+        return ((goal - state)[:, 0] / (left + 1)).repeat(1, 2)
+
+
 def unit_box(size=4, steps=2, bound=1.0):
     return Box(-bound * torch.ones(size), bound * torch.ones(size), steps)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from planning import SMALL, Walk, unit_box
+from planning import SMALL, Guided, Walk, unit_box
 from test_cli import lrc, refused
 from test_docs import blocks
 
@@ -222,8 +222,7 @@ def test_frames_are_cut_and_scaled_to_the_bit_as_pillow_does(crop, shape):
 class Walking(Exported):
     """The world of the planning tests in place of graphs."""
 
-    def __init__(self, deployment, config):
-        model = Walk()
+    def __init__(self, deployment, config, model):
         self.model, self.shape = model, dataclasses.replace(model.spec)
         known = {
             "plan": config,
@@ -231,6 +230,7 @@ class Walking(Exported):
             "deployment": {"crop": "centre"},
             "proprio": "",
             "proprio_width": 0,
+            "files": {"proposer.onnx": ""} if isinstance(model, Guided) else {},
         }
         self.metadata = type("Known", (), known)
         change = deployment.action_change
@@ -250,6 +250,11 @@ class Walking(Exported):
         moved = self.model.step(torch.from_numpy(past)[:, :, None], torch.from_numpy(actions))
         return moved[:, 0].numpy()
 
+    def propose(self, state, goal, left):
+        return self.model.propose(
+            torch.from_numpy(state)[:, None], torch.from_numpy(goal)[:, None], left
+        ).numpy()
+
 
 @pytest.mark.parametrize(
     "changes",
@@ -258,15 +263,17 @@ class Walking(Exported):
         {"cost": "sum", "action_penalty": 0.1},
         {"execute": 1, "warm_start": True},
         {"execute": 1, "warm_start": True, "deadline": True},
+        {"execute": 1, "proposals": False},
     ],
 )
 @pytest.mark.parametrize("limit", [None, [0.3, 0.2]])
-def test_the_policy_acts_as_torch_s_does(monkeypatch, changes, limit):
+@pytest.mark.parametrize("model", [Walk(), Guided()])
+def test_the_policy_acts_as_torch_s_does(monkeypatch, changes, limit, model):
     """The same noise, frame by frame: history, agenda, replanning, units and limits."""
     config = dataclasses.replace(SMALL, planner="icem", **changes)
     normalizer = ActionNormalizer(np.float32([0.1, -0.2]), np.float32([0.5, 2.0]))
-    deployment = Deployment(Walk().spec, normalizer, [-0.5, -1.0], [0.6, 1.0], action_change=limit)
-    theirs, ours = TorchPolicy(Walk(), deployment, config), Policy(Walking(deployment, config))
+    deployment = Deployment(model.spec, normalizer, [-0.5, -1.0], [0.6, 1.0], action_change=limit)
+    theirs, ours = TorchPolicy(model, deployment, config), Policy(Walking(deployment, config, model))
     make = noises((2, config.horizon, 4))
     drawn, again = make(), make()
     monkeypatch.setattr(
@@ -330,11 +337,12 @@ def test_what_cannot_be_exported_is_refused(run, folder, capsys):
 def test_every_compact_system_has_graphs_that_answer_as_it_does(run):
     """In torch alone, which is quick; `make torture` writes each of them as ONNX."""
     known = Run(run).checkpoint.deployment
-    for system in ("lrc", "lrc-z", "lwm", "pldm", "eb-jepa"):
+    for system in ("lrc", "lrc-z", "lwm", "pldm", "eb-jepa", "lwm+points+proposals"):
         model = compact(build_model(get_recipe(f"tworoom-{system}-debug")).eval())
         deployment = dataclasses.replace(known, spec=model.spec)
         vectors = golden_vectors(model, deployment)
         listed = {graph.file: graph for graph in graphs(model, vectors["u"].shape[1])}
         assert ("decoder.onnx" in listed) == (model.decoder is not None) == ("picture" in vectors)
+        assert ("proposer.onnx" in listed) == (model.proposer is not None) == ("proposed" in vectors)
         z = model.encode(torch.from_numpy(np.moveaxis(vectors["frames"], -1, 1))[:, None])[:, 0, 0]
         assert np.allclose(vectors["z"], z.detach(), atol=1e-6)

@@ -80,6 +80,16 @@ def test_a_rollout_is_its_steps_one_after_the_other_and_depends_on_the_blocks():
     assert not torch.allclose(imagined[:, 0], other[:, 0], atol=1e-4)
 
 
+def test_a_long_clip_in_one_pass_is_the_window_that_slides():
+    config = get_recipe("pusht-lwm+points-debug")
+    model = build_model(config).eval()
+    z, actions = torch.randn(2, 7, 1, 8), torch.randn(2, 7, 10)
+    found = model._predict_clip(z, actions)
+    for t in range(7):
+        window = slice(max(0, t - config.clip.history + 1), t + 1)
+        assert torch.allclose(found[:, t], model.step(z[:, window], actions[:, window]), atol=1e-6)
+
+
 def test_it_can_stand_behind_a_trained_encoder_too():
     config = get_recipe("tworoom-lwm-debug")
     changed = dataclasses.replace(config.model, predictor=PredictorConfig(kind="mlp", layers=1, mlp=16))

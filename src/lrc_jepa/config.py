@@ -457,23 +457,23 @@ class RunConfig(RunSections, RunName):
             )
 
     def digest(self) -> str:
-        """Short hash of all values."""
+        """Short hash of all values; what configurations once did not have counts only where it says something."""
         values = dataclasses.asdict(self)
-        if not self.adapters:  # a run on one dataset is called what it was before there could be several
+        if not self.adapters:
             del values["adapters"]
-        if not self.plan.deadline:  # and one that plans as it did before there were deadlines, too
-            del values["plan"]["deadline"]
-        if not self.model.retold:  # nor was anything retold
-            del values["model"]["retold"]
-        if not self.model.proposer:  # nor was there anything to propose
-            del values["model"]["proposer"]
-        if self.plan.proposals:
-            del values["plan"]["proposals"]
-        if not self.clip.episodes:  # and all episodes were trained on
-            del values["clip"]["episodes"]
+        for section, added in YOUNGER.items():
+            for name, silent in added.items():
+                if values[section][name] == silent:
+                    del values[section][name]
         return digest(values)
 
 
+YOUNGER: dict[str, dict[str, Any]] = {
+    "clip": {"episodes": 0},
+    "model": {"retold": 0, "proposer": 0},
+    "plan": {"deadline": False, "proposals": True},
+}
+"""Fields that are younger than the first hashes, and the values with which a run is what it was without them."""
 ADDED: dict[type[Any], dict[str, Any]] = {
     ClipConfig: {"episodes": 0},
     TrainConfig: {"per_episode": 1, "readers": 0},

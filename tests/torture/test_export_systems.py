@@ -10,7 +10,7 @@ from lrc_jepa.library import train
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.runtime import check
 
-SYSTEMS = ("lrc-z", "lwm", "lwm+points", "pldm", "eb-jepa", "vjepa2-gap-ac")
+SYSTEMS = ("lrc-z", "lwm", "lwm+points", "lwm+points+proposals", "pldm", "eb-jepa", "vjepa2-gap-ac")
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

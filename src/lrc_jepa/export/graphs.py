@@ -1,4 +1,4 @@
-"""The three graphs of a compact model: frames to latents, a predictor step, latents to pictures."""
+"""The graphs of a compact model: frames to latents, a predictor step, latents to pictures, and the way to a goal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lrc_jepa.extras import need
 from lrc_jepa.models.base import Model
 from lrc_jepa.models.compact import Compact
 from lrc_jepa.protocols import Factored
-from lrc_jepa.runtime.exported import DECODER, ENCODER, PREDICTOR
+from lrc_jepa.runtime.exported import DECODER, ENCODER, PREDICTOR, PROPOSER
 
 
 class Encoder(nn.Module):
@@ -65,6 +65,20 @@ class Rebuild(nn.Module):
         return self.model.pixels.invert(rebuilt).movedim(-3, -1)
 
 
+class Ask(nn.Module):
+    """States (n,D), goals (n,D-P), the blocks that are left (n,) int64 -> the next blocks (n,A)."""
+
+    def __init__(self, model: Compact) -> None:
+        super().__init__()
+        assert model.proposer is not None
+        self.proposer = model.proposer
+
+    def forward(self, state: Tensor, goal: Tensor, left: Tensor) -> Tensor:
+        """The way to a goal."""
+        block: Tensor = self.proposer(state, goal, left)
+        return block
+
+
 @dataclass(frozen=True)
 class Graph:
     """A module, what it is traced with, and the axes of each input that may have any length."""
@@ -102,6 +116,9 @@ def graphs(model: Compact, context: int) -> list[Graph]:
     ]
     if model.decoder is not None:
         parts.append(Graph(DECODER, Rebuild(model), streams, (0,), ("picture",)))
+    if model.proposer is not None:
+        asked = {"state": z, "goal": z[:, : spec.seen], "left": torch.ones(2, dtype=torch.int64)}
+        parts.append(Graph(PROPOSER, Ask(model), asked, (0,), ("block",)))
     return parts
 
 

@@ -12,6 +12,7 @@ from lrc_jepa.export.graphs import Encoder, Rebuild
 from lrc_jepa.models.compact import Compact
 from lrc_jepa.pixels import channels_first
 from lrc_jepa.plan.rollout import Rollout
+from lrc_jepa.runtime.golden import ASKED
 
 FRAMES, PROBLEMS, PLANS, BLOCKS = 4, 2, 3, 4
 CPU = torch.device("cpu")
@@ -65,4 +66,7 @@ def golden_vectors(model: Compact, deployment: Deployment) -> dict[str, Array]:
         states = torch.stack(list(Rollout(model, past, blocks, "plain").steps(plans)), dim=2)
         imagined = {"past": past[:, :, 0], "blocks": blocks, "imagined": states[..., 0, :]}
         vectors |= {f"{name}_{part}": tensor.numpy() for part, tensor in imagined.items()}
+    asked = [model.propose(past[:, -1], past[:, 0], left) for left in ASKED]
+    if proposed := [block for block in asked if block is not None]:
+        vectors["proposed"] = torch.stack(proposed).numpy()
     return vectors

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
 ENCODER, PREDICTOR, DECODER = "encoder.onnx", "predictor.onnx", "decoder.onnx"
+PROPOSER = "proposer.onnx"
 ENCODED = 64  # frames encoded at a time
 Latents = NDArray[np.float32]
 
@@ -59,6 +60,15 @@ class Exported:
         if DECODER not in self.metadata.files:
             raise BadInput(f"the exported model {self.folder} has no decoder")
         return self._session(DECODER)
+
+    @cached_property
+    def _proposer(self) -> onnxruntime.InferenceSession:
+        return self._session(PROPOSER)
+
+    @property
+    def proposes(self) -> bool:
+        """Whether the model knows how to begin on the way to a goal."""
+        return PROPOSER in self.metadata.files
 
     def see(self, frames: Frames) -> Frames:
         """A camera's frames (n,h,w,3), cut and scaled as the training data were -> (n,s,s,3)."""
@@ -108,6 +118,12 @@ class Exported:
         """(n,k,D), normalised blocks (n,k,A) -> (n,D) for k <= K; `actions[:, i]` leaves frame i."""
         (moved,) = self._predictor.run(None, {"past": past, "actions": actions})
         return np.asarray(moved)
+
+    def propose(self, state: Latents, goal: Latents, left: int) -> Plans:
+        """States (n,D), goals (n,D-P) that are `left` blocks away -> the next normalised blocks (n,A)."""
+        given = {"state": state, "goal": goal, "left": np.full(len(state), left, np.int64)}
+        (block,) = self._proposer.run(None, given)
+        return np.asarray(block)
 
     def decode(self, z: Latents, u: Latents) -> NDArray[np.float32]:
         """States (n,D) and u (n,Q,D-P) -> pictures (n,h,w,3) in [0, 1]."""

@@ -12,6 +12,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.runtime.exported import DECODER, Exported
 from lrc_jepa.runtime.metadata import FILE, GOLDEN
 
+ASKED = (1, 2, 100)  # blocks left; the last is more than any model was trained for
 GREY = 1  # level by which versions of the library that cuts and scales frames differ
 
 
@@ -19,7 +20,8 @@ def replay(model: Exported, vectors: dict[str, Array]) -> dict[str, Array]:
     """What an exported model answers to the questions among the golden vectors, under the answers' names.
 
     camera -> seen, frames and proprio -> z and u -> picture, and histories of 1 and of K frames with plans -> the states
-    imagined along them, which takes the predictor through every length of its window.
+    imagined along them, which takes the predictor through every length of its window; and of a model with a proposer
+    the blocks that it proposes at the newest states, on the way to the oldest.
     """
     z, u = model.factor(vectors["frames"], vectors.get("proprio"))
     answers: dict[str, Array] = {"seen": model.see(vectors["camera"]), "z": z, "u": u}
@@ -28,6 +30,9 @@ def replay(model: Exported, vectors: dict[str, Array]) -> dict[str, Array]:
     for name in ("first", "full"):
         past, blocks = vectors[f"{name}_past"], vectors[f"{name}_blocks"]
         answers[f"{name}_imagined"] = model.imagine(past, blocks, vectors["plans"])
+    if model.proposes:
+        state, goal = vectors["full_past"][:, -1], vectors["full_past"][:, 0, : model.seen]
+        answers["proposed"] = np.stack([model.propose(state, goal, left) for left in ASKED])
     return answers
 
 

@@ -167,12 +167,31 @@ class Policy:
             far: Array = (away.sum(axis=2) if config.cost == "sum" else away[:, :, -1]) + effort
             return far
 
-        start = (
-            self.solution.shifted(config.execute) if self.solution is not None and config.warm_start else None
-        )
-        if start is None:
-            start = np.zeros((len(episode.goal), 1, *shape), np.float32)
-        return icem(cost, self.box, config, noise, start[:, :, :horizon], episode.sent)
+        return icem(cost, self.box, config, noise, self._starts(episode, horizon), episode.sent)
+
+    def _starts(self, episode: Episode, horizon: int) -> Plans:
+        """Plans (B,E,H,A) to search around and to try: what is proposed, and what is left of the last plan."""
+        config, starts = self.config, list[Plans]()
+        if config.proposals and self.model.proposes:
+            starts.append(self._proposed(episode, horizon)[:, None])
+        if config.warm_start and self.solution is not None:
+            left = self.solution.shifted(config.execute)
+            starts += [] if left is None else [left[:, :, :horizon]]
+        if not starts:
+            width = self.model.shape.action_dim
+            return np.zeros((len(episode.goal), 1, horizon, width), np.float32)
+        return np.concatenate(starts, axis=1)
+
+    def _proposed(self, episode: Episode, horizon: int) -> Plans:
+        """A plan (B,H,A) in the box, each block proposed in the state that is imagined by then."""
+        model, state = self.model, episode.past[:, -1]
+        plan: Plans = np.zeros((len(state), 0, model.shape.action_dim), np.float32)
+        for left in range(horizon, 0, -1):
+            block = model.propose(state, episode.goal, left)
+            plan = self.box.clamp(np.concatenate([plan, block[:, None]], axis=1), episode.sent)
+            if left > 1:
+                state = model.imagine(episode.past, episode.blocks, plan[:, None])[:, 0, -1]
+        return plan
 
     def _next_horizon(self) -> int:
         """Blocks of the next plan: with a deadline those that are left of the last, or as few as are carried out."""
