@@ -148,7 +148,9 @@ def test_planners_know_no_model_and_reports_no_tensor():
 
 
 def test_every_config_field_is_read():
-    text = "\n".join(p.read_text() for p in ROOT.rglob("*.py") if p.name not in ("config.py", "recipes.py"))
+    text = "\n".join(
+        p.read_text() for p in ROOT.rglob("*.py") if p.name != "config.py" and p.parent.name != "recipes"
+    )
     unread = [
         f"{kind.__name__}.{f.name}"
         for kind in vars(config).values()

@@ -289,9 +289,9 @@ def test_consistency_is_low_when_slots_keep_their_place():
 def test_every_compact_term_fits_into_every_compact_table():
     """LRC-JEPA takes all of them; LWM all that need no context."""
     names = [n for n in TERMS if n not in ("features", "masked")]
-    lrc = get_recipe("tworoom-lrc+idm-debug")
+    lrc = change(get_recipe("tworoom-lrc+idm-debug"), proposer=8)
     lrc = dataclasses.replace(lrc, clip=dataclasses.replace(lrc.clip, far=True))
-    lwm = change(get_recipe("tworoom-lwm-debug"), inverse=8, decoder=lrc.model.decoder)
+    lwm = change(get_recipe("tworoom-lwm-debug"), inverse=8, proposer=8, decoder=lrc.model.decoder)
     for config in (lrc, lwm):
         table = {n: 1.0 for n in names if config is lrc or "context" not in n}
         model = build_model(config)
