@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from lrc_jepa import shipped
 from lrc_jepa.data.storage import RAW
@@ -13,7 +16,7 @@ from lrc_jepa.envs import get_world
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.keeping import kept_row
 from lrc_jepa.evaluate.kept import summarize_kept
-from lrc_jepa.files import write_bytes, write_json
+from lrc_jepa.files import file_digest, write_bytes, write_json
 from lrc_jepa.folders import check_writable
 from lrc_jepa.models import count_parameters
 from lrc_jepa.names import percent
@@ -33,8 +36,8 @@ def ship(run: Run, name: str, home: Path) -> Path:
     check_writable(home)
     check_collected(run)
     (line,) = summarize_kept([kept_row(run)])
-    checkpoint = run.checkpoint
-    weights = sum(value.nbytes for value in run.model.state_dict().values())
+    checkpoint, model = run.checkpoint, in_half(run.model)
+    weights = sum(value.nbytes for value in model.state_dict().values())
     others = sum(file.stat().st_size for file in home.glob("*/*") if file.parent.name != name)
     if weights + others > LIMIT:
         raise BadInput(
@@ -42,7 +45,7 @@ def ship(run: Run, name: str, home: Path) -> Path:
         )
     folder = home / name
     save_checkpoint(
-        folder, checkpoint.config, run.model, checkpoint.deployments, checkpoint.step, checkpoint.provenance
+        folder, checkpoint.config, model, checkpoint.deployments, checkpoint.step, checkpoint.provenance
     )
     origin = {
         "data": f"datasets/{line['world']}-{line['appearance']}",
@@ -50,8 +53,17 @@ def ship(run: Run, name: str, home: Path) -> Path:
         "config_hash": run.config.digest(),
     }
     write_json(folder / shipped.ORIGIN, origin)
-    write_bytes(folder / shipped.CARD, card(name, run, line, origin).encode())
+    sha = file_digest(folder / "model.safetensors")
+    write_bytes(folder / shipped.CARD, card(name, run, line, origin, sha).encode())
     return folder
+
+
+def in_half(model: nn.Module) -> nn.Module:
+    """A copy whose trained weights have half the bytes; what was measured of the data stays as it is."""
+    copied = deepcopy(model)
+    for parameter in copied.parameters():
+        parameter.data = parameter.data.half()
+    return copied
 
 
 def check_collected(run: Run) -> None:
@@ -85,7 +97,7 @@ def collecting(store: Store) -> str:
     )
 
 
-def card(name: str, run: Run, line: dict[str, Any], origin: dict[str, str]) -> str:
+def card(name: str, run: Run, line: dict[str, Any], origin: dict[str, str], sha: str) -> str:
     """What it is, what it reached, and how to make it again."""
     columns = ["system", "pairs", "success", "95%", "random", "replay", "steps", "minutes"]
     minutes = "–" if line["minutes"] is None else f"{line['minutes']:.1f}"
@@ -93,7 +105,7 @@ def card(name: str, run: Run, line: dict[str, Any], origin: dict[str, str]) -> s
     interval = f"{percent(line['wilson_low'])} to {percent(line['wilson_high'])}"
     floors = [percent(line["random_success"]), percent(line["replay_success"])]
     table = Table(name, columns, [[*cells, interval, *floors, str(line["steps"]), minutes]]).markdown()
-    checkpoint, config = run.checkpoint, run.config
+    config = run.config
     return f"""# {name}
 {line["system"]} of {line["size"]} size, recipe `{config.recipe}`, trained on {line["episodes"]} episodes of {line["world"]}
 ({line["appearance"]}) with seed {config.train.seed}: {count_parameters(run.model)["total"]:,} parameters.
@@ -103,6 +115,6 @@ Held-out pairs that are not trivial, criterion and planner of the recipe. Its ep
 
     {origin["collect"]}
 
-Weights sha256 {checkpoint.digest[:16]}, configuration {origin["config_hash"]}, data {run.store.digest()}.
+Weights, in half precision, sha256 {sha[:16]}, configuration {origin["config_hash"]}, data {run.store.digest()}.
 MIT licence, as the library.
 """
