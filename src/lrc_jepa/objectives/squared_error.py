@@ -31,11 +31,14 @@ class _SquaredError(torch.autograd.Function):
         """Keep w d."""
         _, weighted = output
         ctx.mark_non_differentiable(weighted)
+        ctx.set_materialize_grads(False)  # w d has no gradient: zeros as large as the frames would stand for it
         ctx.save_for_backward(weighted)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor | None, _: None) -> tuple[Tensor | None, None, None]:
         """Only what was rebuilt has a gradient."""
+        if gradient is None:
+            return None, None, None
         (weighted,) = ctx.saved_tensors
         return weighted * (2 * gradient / weighted.numel()), None, None
 
