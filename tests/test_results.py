@@ -10,6 +10,7 @@ from test_cli import lrc, refused
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.kept import Kept, append_kept, keep, read_kept, summarize_kept
 from lrc_jepa.evaluate.stats import wilson
+from lrc_jepa.recipes import get_recipe
 from lrc_jepa.report import documents
 from lrc_jepa.report.documents import PLACE, filled
 from lrc_jepa.rows import append_rows, read_rows
@@ -52,6 +53,14 @@ def rows():
     ]
     figures = dict.fromkeys(("psnr", "psnr_std", "psnr_moving_std", "ssim", "ssim_std"), 1.0)
     altered = {**MEASURED, **figures, "kind": "intervention", "metric": "psnr-ssim.v2", "frames": 8}
+    tested = [
+        {**control(pair, pair < reached), "kind": "stress", "metric": "stress.v1", "evaluation": "three"}
+        | {"stress": "blur", "level": level, "levels": [0, 0.5], "plan_seed": seed}
+        for level, reached in ((0.0, 3), (0.5, 1))
+        for seed in (1, 0)
+        for pair in range(4)
+    ]
+    tested.append({**tested[0], "evaluation": "four", "checkpoint_hash": "another"})
     ranked = {**MEASURED, "kind": "recovery", "metric": "recovery.v1", "source": "real", "candidates": 300}
     copied = {"copy_place": 1.0, "copy_rank": 0.0}
     recovered = [
@@ -66,6 +75,7 @@ def rows():
         *times,
         *probes,
         *recovered,
+        *tested[::-1],
         {**altered, "condition": "z shuffled", "psnr_moving": 17.25},
     ]
 
@@ -82,7 +92,10 @@ def test_a_run_is_kept_pair_by_pair(tmp_path, varied):
     assert kept.references == {"random": "1000"} and kept.minutes == 1.5 and kept.seed == 3
     recalls = {"recall@1.real": 0.5, "recall@5.real": 0.5, "recall@10.real": 1.0, "rank.real": 0.01}
     assert kept.readings == {"r2_z.p": 0.9, "r_z.p": 0.9877, "moving_db.z shuffled": 17.25, **recalls}
+    assert kept.stressed == {"blur": {"0": "11101110", "0.5": "10001000"}}  # the seeds of the search in turn
     assert (kept.episodes, kept.factors) == (12, 9)
+    assert kept.pairs_hash == "" and kept.pairs == "m"  # rows that do not say which episodes they are of
+    assert kept.collected == f"lrc collect tworoom --episodes 12 --size {varied.image_size} --appearance varied --factors 9 --seed {varied.meta['seed']} --length 61"
     append_kept(tmp_path / "a.jsonl", kept)
     assert read_kept(tmp_path) == [kept]
 
@@ -155,7 +168,79 @@ def test_the_command_keeps_a_trained_run(store, tmp_path, capsys):
     assert again[0] == 0 and "tworoom" in again[1]
 
 
+def test_pairs_are_the_same_wherever_their_data_were_made(tmp_path, varied):
+    def kept(start, manifest):
+        own = [control(pair, True, episode=pair, start=start, manifest_hash=manifest) for pair in range(3)]
+        return keep(on(varied, own), [], varied, tmp_path)
+
+    assert kept(5, "m").pairs == kept(5, "n").pairs != kept(6, "m").pairs
+    assert kept(5, "m").manifest_hash != kept(5, "n").manifest_hash
+
+
+def test_stress_is_summarised_over_seeds_drawn_and_written(tmp_path, capsys, monkeypatch):
+    names = ("appearance", "size", "recipe", "protocol", "criterion", "manifest_hash")
+
+    def row(system, seed, stressed):
+        known = {"world": "tworoom", "system": system, "seed": seed, "steps": 8, "minutes": None}
+        told = {"outcomes": "1110", "checkpoint_hash": f"{system}{seed}", "stressed": stressed}
+        return Kept(**dict.fromkeys(names, "x"), **known, **told)
+
+    blurred = [{"blur": {"0": "1111", "0.5": "1100"}}, {"blur": {"0": "1110", "0.5": "0000"}, "hue": {"0": "1"}}]
+    rows = [row("lrc", 0, blurred[0]), row("lrc", 1, blurred[1]), row("lrc", 2, {}), row("lwm", 0, {})]
+    for one in rows:
+        append_kept(tmp_path / "rows" / "a.jsonl", one)
+    (line, other) = summarize_kept(read_kept(tmp_path / "rows"))
+    assert set(line["stress"]) == {"blur"} and other["stress"] == {}  # not every seed was put to the hue
+    low, high = wilson(2, 8)
+    told = {"success": 0.25, "low": low, "high": high, "episodes": 8, "seeds": 2}
+    assert line["stress"]["blur"]["0.5"] == told and line["stress"]["blur"]["0"]["success"] == 7 / 8
+    page, drawn = tmp_path / "page.md", tmp_path / "blur.svg"
+    page.write_text("<!-- results of blur: world=tworoom -->\n<!-- end of results -->\n")
+    given = ("results", "--folder", tmp_path / "rows", "--write", page)
+    assert lrc(*given, "--curve", drawn, "--against", "blur", capsys=capsys)[0] == 0
+    assert "| x | lrc | 2 | 8 | 87.5% | 25.0% |" in page.read_text() and "lwm" not in page.read_text()
+    assert "blur, level" in drawn.read_text()
+    refused(*given, "--curve", drawn, "--against", "hue", capsys=capsys, match="put to the stress hue")
+
+
 ROOT = Path(__file__).parents[1]
+
+
+def test_every_kept_row_is_of_a_recipe_as_it_is_today():
+    """A sweep then knows that its run need not be made again, and whoever makes it again makes the same."""
+    for row in read_kept(ROOT / "results"):
+        config = get_recipe(row.recipe)
+        train = replace(config.train, seed=row.seed, steps=row.steps)
+        config = replace(config, train=train, clip=replace(config.clip, episodes=row.trained))
+        assert row.variant or row.config_hash == config.digest(), (row.recipe, row.seed)
+        assert row.collected.startswith(f"lrc collect {row.world} --episodes {row.episodes} ") or not row.collected
+
+
+BEST = {
+    "tworoom-lwm-micro": 0.95,
+    "pusht-lwm+points-micro": 0.6,
+    "reacher-lrc+sharp-micro": 0.8,
+    "cube-lwm+points+proposals-micro": 0.6,
+}
+"""The best recipe of each clean world and the share of what replayed actions reach that it has to reach."""
+
+
+@pytest.mark.parametrize("recipe", BEST)
+def test_the_best_recipe_of_each_world_reaches_what_it_should(recipe):
+    """Over three seeds and 150 pairs each, and its interval lies wholly above that of random actions."""
+    config = get_recipe(recipe)
+    every = read_kept(ROOT / "results")
+    rows = [
+        row
+        for row in every
+        if (row.recipe, row.appearance, row.storage, row.variant) == (recipe, "clean", "raw", "")
+        and (row.steps, row.trained) == (config.train.steps, 0)
+    ]
+    (line,) = summarize_kept(rows)
+    assert line["seeds"] == 3 and line["pairs"] == 150
+    random = "".join(row.references["random"] for row in rows)
+    assert line["wilson_low"] > wilson(random.count("1"), len(random))[1]
+    assert line["success_mean"] >= BEST[recipe] * line["replay_success"]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from lrc_jepa.data.storage import Storage
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs import get_world
 from lrc_jepa.envs.appearance import Appearance
-from lrc_jepa.envs.collect import collect
+from lrc_jepa.envs.collect import collect, command_of
 from lrc_jepa.errors import BadInput
 from lrc_jepa.run import Run
 from lrc_jepa.sharing import shipping
@@ -127,7 +127,7 @@ def test_a_run_of_data_that_collecting_would_not_make_is_not_shipped(home, store
             shipping.check_collected(run)
     packed = collect(get_world("tworoom"), tmp_path / "jpeg", episodes=2, size=16, appearance=Appearance("clean"), seed=1,
                      length=61, storage=Storage("jpeg", 90))  # fmt: skip
-    assert "--storage jpeg --quality 90" in shipping.collecting(packed)
+    assert "--storage jpeg --quality 90" in command_of(packed)
     packed.meta["policy_mix"] = {"expert": 1 / 3, "random": 2 / 3}
-    assert f"--mix expert {1 / 3!r} random {2 / 3!r} " in shipping.collecting(packed)
+    assert f"--mix expert {1 / 3!r} random {2 / 3!r} " in command_of(packed)
     assert sorted(path.name for path in home.iterdir()) == ["small"]

@@ -13,8 +13,10 @@ from safetensors.numpy import load_file
 from test_cli import lrc, refused
 
 from lrc_jepa.commands import sweep
+from lrc_jepa.data.store import Store
+from lrc_jepa.envs.collect import command_of
 from lrc_jepa.errors import BadInput, Terminated
-from lrc_jepa.evaluate.kept import read_kept
+from lrc_jepa.evaluate.kept import append_kept, read_kept
 from lrc_jepa.evaluate.stats import seeded_difference
 from lrc_jepa.jobs import places
 from lrc_jepa.jobs.clock import Clock, duration
@@ -402,6 +404,19 @@ def test_a_run_that_has_its_row_is_not_made_again(datasets, tmp_path, here, monk
     assert here == ["tworoom-clean-lwm-debug-seed0"] and len(read_kept(rows)) == 2
     assert {row.system for row in read_kept(tmp_path / "two" / "results")} == {"lrc", "lwm"}
     assert not (tmp_path / "two" / "runs" / "tworoom-clean-lrc-debug-seed0").exists()
+    # The same command elsewhere may differ in a last bit, and makes the same data; another command does not.
+    (file,) = rows.glob("*.jsonl")
+    made = read_kept(rows)
+    assert {row.collected for row in made} == {command_of(Store(datasets / "tworoom-clean"))}
+    for data, collected, done in (("x", made[0].collected, 3), ("x", "lrc collect else", 1), ("x", "", 1)):
+        file.unlink()
+        for row in made:
+            append_kept(file, replace(row, data_hash=data, collected=collected))
+        told = sweep.work(SweepArgs(**asked, out=tmp_path / "three", dry_run=True))
+        assert len(told["done"]) == done
+    file.unlink()
+    for row in made:
+        append_kept(file, row)
     for other in ({"pairs": 4}, {"lab": ("probe", "recover")}, {"vary": ("train.lr=0.002",)}):
         told = sweep.work(SweepArgs(**{**asked, **other}, out=tmp_path / "three", dry_run=True))
         assert told["done"] == ["data-tworoom-clean"]

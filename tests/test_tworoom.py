@@ -1,5 +1,9 @@
 """TwoRoom: walls, the drawing, and its two definitions of success."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -48,3 +52,32 @@ def test_red_is_where_the_agent_is():
     redness = frame[..., 0] - frame[..., 1]
     row, column = np.unravel_index(redness.argmax(), redness.shape)
     assert abs(column - 170 / 4) <= 1 and abs(row - 60 / 4) <= 1
+
+
+def test_frames_do_not_depend_on_the_processor():
+    """Rooms in all looks, drawn with the instructions of a newer processor and without: byte for byte.
+
+    With exponentials of 32 bits as they come a level in millions differed, and with it the dataset's name.
+    """
+    drawing = (
+        "import hashlib, numpy as np; from lrc_jepa.envs.appearance import Appearance; "
+        "from lrc_jepa.envs.tworoom import TwoRoom; rng = np.random.default_rng(0); names = []\n"
+        "for kind, width in (('clean', 0), ('varied', 9), ('patterned', 192)):\n"
+        "    for _ in range(40):\n"
+        "        task = TwoRoom(Appearance(kind))\n"
+        "        task.reset_to(rng.uniform(21, 203, (100, 2)), rng.random((100, width)))\n"
+        "        names.append(hashlib.sha256(task.render(64).tobytes()).hexdigest())\n"
+        "print(names)"
+    )
+    newer = "AVX512_SPR AVX512_ICL AVX512_CNL AVX512_CLX AVX512_SKX AVX512CD AVX512F FMA3 AVX2 X86_V4 X86_V3"
+    said = [
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", drawing],
+            env={**os.environ, "NPY_DISABLE_CPU_FEATURES": without},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for without in ("", newer)
+    ]
+    assert said[0] == said[1] and said[0].count(",") == 119

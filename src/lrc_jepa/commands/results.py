@@ -21,7 +21,11 @@ EXAMPLES = (
     "lrc results --write docs/results.md --figure docs/results.svg",
     "lrc results --only 'world=tworoom system=lrc,lrc+split' --curve looks.svg",
     "lrc results --only 'world=pusht system=lwm+points' --curve data.svg --against episodes",
+    "lrc results --only 'world=tworoom appearance=clean' --curve pattern.svg --against pattern",
 )
+Against = Literal[
+    "looks", "steps", "episodes", "pca", "pattern", "brightness", "hue", "blur", "shift", "distractor"
+]
 
 
 @dataclass(frozen=True)
@@ -37,14 +41,15 @@ class ResultsArgs:
     markdown: bool = False
     """Print the table as Markdown."""
     write: tuple[Path, ...] = ()
-    """Documents whose tables are to be written anew, each between <!-- results: world=tworoom --> and
-    <!-- end of results -->."""
+    """Documents whose tables are to be written anew, each between <!-- results: world=tworoom --> (or
+    results of pattern: world=tworoom, a stress) and <!-- end of results -->."""
     figure: Path | None = None
     """Draw what is shown into this SVG file."""
     curve: Path | None = None
     """Draw success as a curve, a line for each system of one world, into this SVG file."""
-    against: Literal["looks", "steps", "episodes"] = "looks"
-    """What the curve is against: the looks of the episodes, the steps of training, or how many episodes there are."""
+    against: Against = "looks"
+    """What the curve is against: the looks of the episodes, the steps of training, how many episodes there are, or the
+    levels of a stress that runs were put to."""
 
 
 def work(args: ResultsArgs) -> list[dict[str, Any]]:

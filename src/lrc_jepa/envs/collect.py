@@ -192,3 +192,23 @@ def collect(
             progress(len(results))
         writer.meta["coverage"] = coverage.report()
     return Store(out)
+
+
+def command_of(store: Store) -> str:
+    """The command that makes a dataset again, but for where to; empty: `lrc collect` makes no such data."""
+    changed = any(store.meta.get(name) for name in ("edited", "converted_from"))
+    if changed or not {"seed", "policy_mix", "appearance"} <= set(store.meta):
+        return ""
+    world, looks = get_world(store.world), store.meta["appearance"]
+    further = {"varied": f" --factors {looks['factors']}"}
+    further["patterned"] = f" --cells {looks['cells']} --opacity {looks['opacity']}"
+    mix = store.meta["policy_mix"]
+    shares = "" if mix == dict(world.mix) else " --mix " + " ".join(f"{k} {v}" for k, v in mix.items())
+    length = int(store.ep_len[0])
+    frames = "" if length == world.episode_length else f" --length {length}"
+    if store.storage != RAW:
+        frames += f" --storage {store.storage.storage} --quality {store.storage.quality}"
+    return (
+        f"lrc collect {store.world} --episodes {store.episodes} --size {store.image_size} "
+        f"--appearance {looks['kind']}{further.get(looks['kind'], '')} --seed {store.meta['seed']}{shares}{frames}"
+    )

@@ -61,7 +61,7 @@ def _area_weights(size: int) -> Array:
     edges = np.arange(size + 1) * SIDE / size
     columns = np.arange(int(SIDE))
     overlap = np.minimum(edges[1:, None], columns + 1) - np.maximum(edges[:-1, None], columns)
-    return np.asarray(np.clip(overlap, 0, None) * size / SIDE, np.float32)
+    return np.asarray(np.clip(overlap, 0, None) * size / SIDE)
 
 
 def wall_cover(size: int) -> NDArray[np.float32]:
@@ -73,7 +73,7 @@ def wall_cover(size: int) -> NDArray[np.float32]:
     line = near | far
     wall = stripe | line[None, :] | line[:, None]
     weights = _area_weights(size)
-    return np.asarray(weights @ wall.astype(np.float32) @ weights.T, np.float32)
+    return np.asarray(weights @ wall.astype(np.float64) @ weights.T, np.float32)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,9 @@ class TwoRoom(BaseTask, name="tworoom", states=2, actions=2, factors=FACTORS):
         first = np.clip(nearest - reach, 0, size - side)
         at = first[..., None] + np.arange(side)  # (B, 2, side)
         centre = (at.astype(np.float32) + np.float32(0.5)) * scale - np.float32(0.5)
-        profile = np.exp(-((centre - self.position[..., None]) ** 2) / np.float32(2 * RADIUS**2))
+        away = (centre - self.position[..., None]).astype(np.float64)
+        # Rounded from twice the digits: the last one of an exponential depends on the processor.
+        profile = np.exp(-(away**2) / (2 * RADIUS**2)).astype(np.float32)
         profile /= profile.max(axis=-1, keepdims=True)
         dot = (profile[:, 1, :, None] * profile[:, 0, None, :])[..., None]  # (B, side, side, 1)
         frames = np.empty((len(at), size, size, 3), np.uint8)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from lrc_jepa.data.store import Store
+from lrc_jepa.envs.collect import command_of
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.choice import choose
 from lrc_jepa.evaluate.recall import summarize_recovery
@@ -26,11 +27,13 @@ from lrc_jepa.records import (
     Probe,
     Record,
     Recovery,
+    Stress,
     Training,
     of_row,
     of_rows,
     only,
 )
+from lrc_jepa.files import digest
 from lrc_jepa.rows import Row, append_rows, read_rows
 
 SHARED = (
@@ -60,6 +63,31 @@ def _planned(records: Sequence[Record], data: str, where: Path) -> list[Control]
     if shown is None or all(row.actor in ACTORS for row in shown.rows):
         raise BadInput(f"{where} has no goals reached or missed yet: lrc plan {where}")
     return shown.rows
+
+
+def pairs_hash(rows: Iterable[Control]) -> str:
+    """Of the pairs by episode and start; empty where the rows do not say which they were."""
+    drawn = sorted((row.pair, row.episode, row.start, row.trivial) for row in rows)
+    return "" if any(episode is None for _, episode, *_ in drawn) else digest(drawn)
+
+
+def _stressed(records: Sequence[Record], checkpoint: str) -> dict[str, dict[str, str]]:
+    """Outcomes at each level of the largest test of each stress that was measured on this checkpoint."""
+    mine = [row for row in only(Stress, records) if row.checkpoint_hash == checkpoint]
+    stressed: dict[str, dict[str, str]] = {}
+    for kind in dict.fromkeys(row.stress for row in mine):
+        shown = choose(mine, Stress, stress=kind)
+        rows = [] if shown is None else shown.rows
+        stressed[kind] = {f"{level:g}": _tested(rows, level) for level in sorted({row.level for row in rows})}
+    return stressed
+
+
+def _tested(rows: Iterable[Stress], level: float) -> str:
+    at = [row for row in rows if row.level == level]
+    repetitions = sorted({row.plan_seed or 0 for row in at})
+    return "".join(
+        _string((row for row in at if (row.plan_seed or 0) == seed), at[0].criterion) for seed in repetitions
+    )
 
 
 def _readings(metrics: list[Row], records: Sequence[Record], checkpoint: str) -> dict[str, float]:
@@ -103,7 +131,10 @@ def keep(
         outcomes=_string(own, criterion),
         strict={name: _string(own, name) for name in own[0].success if name != criterion},
         references={name: _string(actors[name], criterion) for name in ACTORS if name in actors},
+        stressed=_stressed(records, first.checkpoint_hash),
         readings=_readings(metrics, records, first.checkpoint_hash),
+        pairs_hash=pairs_hash(own),
+        collected=command_of(store),
         episodes=store.episodes,
         trained=trained,
         factors=store.appearance(np.arange(store.episodes)).shape[1],
@@ -137,8 +168,14 @@ def newest(kept: Iterable[Kept]) -> list[Kept]:
 
 def tells(row: Kept, experiments: Iterable[str]) -> bool:
     """Whether it has readings of each of these experiments."""
-    begins = [TOLD.get(name) for name in experiments]
-    return all(begin and any(name.startswith(begin) for name in row.readings) for begin in begins)
+    return all(_tells(row, name) for name in experiments)
+
+
+def _tells(row: Kept, experiment: str) -> bool:
+    if experiment == "stress":
+        return bool(row.stressed)
+    begin = TOLD.get(experiment)
+    return begin is not None and any(name.startswith(begin) for name in row.readings)
 
 
 def _rate(outcomes: str) -> float | None:
@@ -179,10 +216,33 @@ def summarize_kept(kept: list[Kept]) -> list[dict[str, Any]]:
                 "random_success": _mean(_rate(run.references.get("random", "")) for run in runs),
                 "replay_success": _mean(_rate(run.references.get("expert-replay", "")) for run in runs),
                 "minutes": _mean(run.minutes for run in runs),
+                "stress": _summarize_stress(runs),
                 "readings": {name: _mean(run.readings.get(name) for run in runs) for name in first.readings},
             }
         )
     return lines
+
+
+def _summarize_stress(runs: Sequence[Kept]) -> dict[str, dict[str, dict[str, float]]]:
+    """Success at each level of each stress that every seed was put to, with Wilson's interval: episodes of all seeds."""
+    tested = [run.stressed for run in runs if run.stressed]
+    return {
+        kind: {level: _rate_of([stressed[kind][level] for stressed in tested]) for level in levels}
+        for kind, levels in (tested[0] if tested else {}).items()
+        if all(stressed.get(kind, {}).keys() == levels.keys() for stressed in tested)
+    }
+
+
+def _rate_of(outcomes: Sequence[str]) -> dict[str, float]:
+    reached, episodes = "".join(outcomes).count("1"), len("".join(outcomes))
+    low, high = wilson(reached, episodes)
+    return {
+        "success": reached / episodes,
+        "low": low,
+        "high": high,
+        "episodes": episodes,
+        "seeds": len(outcomes),
+    }
 
 
 def wanted(lines: Sequence[dict[str, Any]], asked: str, where: str = "results") -> list[dict[str, Any]]:

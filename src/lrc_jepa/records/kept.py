@@ -37,13 +37,17 @@ class Kept(Record):
     criterion: str
     """The world's own criterion of success."""
     manifest_hash: str
-    """Of the start-goal pairs."""
+    """Of the start-goal pairs, as they were drawn from these very data."""
+    pairs_hash: str = ""
+    """Of the start-goal pairs, by episode and start alone: the same pairs on data made again elsewhere."""
     outcomes: str
     """One character for each pair that is not trivial, in their order: 1 reached, 0 not."""
     strict: dict[str, str] = field(default_factory=dict)
     """The same by each stricter criterion."""
     references: dict[str, str] = field(default_factory=dict)
     """Outcomes of random actions, of the recorded ones and of doing nothing, on the same pairs."""
+    stressed: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Outcomes at each level of each stress (`lrc stress`), on pairs of its own, repetition by repetition."""
     readings: dict[str, float] = field(default_factory=dict)
     """Health at the last step; Pearson r of linear probes as `r_STREAM.QUANTITY`; decibels over the pixels
     that change, of frames rebuilt from altered streams, as `moving_db.CONDITION`."""
@@ -53,6 +57,8 @@ class Kept(Record):
     """Of its weights."""
     data_hash: str = ""
     """Of its dataset."""
+    collected: str = ""
+    """The command that makes its dataset, but for where to; empty: it was not collected, or not kept as it was."""
     episodes: int = 0
     """Episodes in the dataset."""
     trained: int = 0
@@ -68,6 +74,11 @@ class Kept(Record):
     def key(self) -> tuple[str, str, str]:
         """What makes it one evaluation: a later row with the same key replaces an earlier one."""
         return self.checkpoint_hash, self.manifest_hash, self.protocol
+
+    @property
+    def pairs(self) -> str:
+        """What tells its pairs from others."""
+        return self.pairs_hash or self.manifest_hash
 
     @property
     def group(self) -> Group:

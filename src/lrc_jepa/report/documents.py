@@ -4,6 +4,8 @@ A document says which rows it wants between two comments, and what stands betwee
 
     <!-- results: world=tworoom appearance=varied -->
     <!-- end of results -->
+
+With `results of pattern:` it is success at each level of that stress, of the rows that were put to it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from lrc_jepa.report.canvas import Drawing
 from lrc_jepa.report.tables import Table
 
 Line = dict[str, Any]
-PLACE = re.compile(r"(<!-- results:(.*?)-->\n)(.*?)(<!-- end of results -->)", re.DOTALL)
+PLACE = re.compile(r"(<!-- results(?: of (\w+))?:(.*?)-->\n)(.*?)(<!-- end of results -->)", re.DOTALL)
 COLUMNS = [
     "world",
     "looks",
@@ -77,11 +79,35 @@ def name_of(line: Line) -> str:
     return " ".join(filter(None, (line["system"], line["variant"], kept)))
 
 
+def stress_table(lines: Sequence[Line], kind: str) -> Table:
+    """Success at each level of a stress, a line for each system that was put to it."""
+    tested = put_to(lines, kind)
+    levels = sorted({level for line in tested for level in line["stress"][kind]}, key=float)
+    rows = []
+    for line in tested:
+        at = line["stress"][kind]
+        first = next(iter(at.values()))
+        cells = [percent(at[level]["success"]) if level in at else "–" for level in levels]
+        rows.append([looks_of(line), name_of(line), str(first["seeds"]), str(first["episodes"]), *cells])
+    columns = ["looks", "system", "seeds", "episodes", *(f"{kind} {level}" for level in levels)]
+    return Table(f"stress-{kind}", columns, rows)
+
+
+def put_to(lines: Sequence[Line], kind: str) -> list[Line]:
+    """The lines of systems that were put to a stress; refused where there are none."""
+    tested = [line for line in lines if kind in line["stress"]]
+    if not tested:
+        raise BadInput(f"no kept result has been put to the stress {kind}: lrc sweep --lab stress")
+    return tested
+
+
 def filled(text: str, lines: Sequence[Line], where: str) -> str:
     """The document with its tables written anew."""
 
     def table(place: re.Match[str]) -> str:
-        return f"{place[1]}{results_table(wanted(lines, place[2], where)).markdown()}{place[4]}"
+        chosen = wanted(lines, place[3], where)
+        made = stress_table(chosen, place[2]) if place[2] else results_table(chosen)
+        return f"{place[1]}{made.markdown()}{place[5]}"
 
     return PLACE.sub(table, text)
 
@@ -114,7 +140,9 @@ AGAINST = {
 
 
 def curve_figure(lines: Sequence[Line], against: str = "looks") -> Drawing:
-    """Success of every system against one of AGAINST; dashed: random actions."""
+    """Success of every system against one of AGAINST, dashed: random actions; or against the levels of a stress."""
+    if against not in AGAINST:
+        return stress_figure(lines, against)
     worlds, axis = {line["world"] for line in lines}, AGAINST[against]
     if len(worlds) != 1:
         raise BadInput(f"a curve is of one world, not of {', '.join(sorted(worlds)) or 'none'}")
@@ -132,6 +160,17 @@ def curve_figure(lines: Sequence[Line], against: str = "looks") -> Drawing:
         chance=fmean(floors) if floors else None,
         names={place: label for label, place in places.items()},
     )
+
+
+def stress_figure(lines: Sequence[Line], kind: str) -> Drawing:
+    """Success of every system against the levels of a stress, in per cent."""
+    series = []
+    for line in put_to(lines, kind):
+        at = {float(level): told for level, told in line["stress"][kind].items()}
+        points = {level: 100 * told["success"] for level, told in at.items()}
+        intervals = {level: (100 * told["low"], 100 * told["high"]) for level, told in at.items()}
+        series.append(figures.Series(name_of(line), line["system"], points, intervals))
+    return figures.stress_curves(kind, series)
 
 
 def _series(name: str, at: dict[float, Line]) -> figures.Series:

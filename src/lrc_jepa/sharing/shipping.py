@@ -10,9 +10,7 @@ from typing import Any
 from torch import nn
 
 from lrc_jepa import shipped
-from lrc_jepa.data.storage import RAW
-from lrc_jepa.data.store import Store
-from lrc_jepa.envs import get_world
+from lrc_jepa.envs.collect import command_of
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.keeping import kept_row
 from lrc_jepa.evaluate.kept import summarize_kept
@@ -47,9 +45,10 @@ def ship(run: Run, name: str, home: Path) -> Path:
     save_checkpoint(
         folder, checkpoint.config, model, checkpoint.deployments, checkpoint.step, checkpoint.provenance
     )
+    data = f"datasets/{line['world']}-{line['appearance']}"
     origin = {
-        "data": f"datasets/{line['world']}-{line['appearance']}",
-        "collect": collecting(run.store),
+        "data": data,
+        "collect": f"{command_of(run.store)} --out {data}",
         "config_hash": run.config.digest(),
     }
     write_json(folder / shipped.ORIGIN, origin)
@@ -71,30 +70,12 @@ def check_collected(run: Run) -> None:
     store, origin = run.store, run.checkpoint.provenance.get("data")
     if store.digest() != origin:
         raise BadInput(f"{store.path} is not as it was when {run.path} was trained on it")
-    changed = [name for name in ("edited", "converted_from") if store.meta.get(name)]
-    if changed or not {"seed", "policy_mix", "appearance"} <= set(store.meta):
+    if not command_of(store):
+        changed = [name for name in ("edited", "converted_from") if store.meta.get(name)]
         raise BadInput(
             f"{store.path} is not what lrc collect makes ({', '.join(changed) or 'it was imported'}): a model that "
             "comes with the library is of episodes that anybody can make again"
         )
-
-
-def collecting(store: Store) -> str:
-    """The command that makes the dataset again, to the bit."""
-    world, looks = get_world(store.world), store.meta["appearance"]
-    further = {"varied": f" --factors {looks['factors']}", "clean": ""}
-    further["patterned"] = f" --cells {looks['cells']} --opacity {looks['opacity']}"
-    mix = store.meta["policy_mix"]
-    shares = "" if mix == dict(world.mix) else " --mix " + " ".join(f"{k} {v}" for k, v in mix.items())
-    length = int(store.ep_len[0])
-    frames = "" if length == world.episode_length else f" --length {length}"
-    if store.storage != RAW:
-        frames += f" --storage {store.storage.storage} --quality {store.storage.quality}"
-    return (
-        f"lrc collect {store.world} --episodes {store.episodes} --size {store.image_size} "
-        f"--appearance {looks['kind']}{further.get(looks['kind'], '')} --seed {store.meta['seed']}{shares}{frames} "
-        f"--out datasets/{store.world}-{looks['kind']}"
-    )
 
 
 def card(name: str, run: Run, line: dict[str, Any], origin: dict[str, str], sha: str) -> str:

@@ -11,6 +11,7 @@ from typing import ClassVar
 from lrc_jepa.config import RunConfig
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs import simulated
+from lrc_jepa.envs.collect import command_of
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate import plan
 from lrc_jepa.evaluate.experiment import Asked
@@ -100,15 +101,20 @@ class Trained(TrainingWork):
         return self.row() is not None or self._made()
 
     def row(self) -> Kept | None:
-        """The kept row of a run that is not here: of the same configuration and data, with as many pairs and readings."""
+        """The kept row of a run that is not here: of the same configuration and data, with as many pairs and readings.
+
+        Data that the same command made elsewhere are the same data, whatever their last bits.
+        """
         if not self.kept or not self.kept.is_dir() or self.folder.exists() or not self.data.exists():
             return None
-        config, data = self.fitted, Store(self.data).digest()
+        config, store = self.fitted, Store(self.data)
+        data, collected = store.digest(), command_of(store)
         told = [name for name in self.lab if name != "intervene" or config.model.decoder is not None]
         same = (
             row
             for row in read_kept(self.kept)
-            if (row.config_hash, row.data_hash) == (config.digest(), data)
+            if row.config_hash == config.digest()
+            and (row.data_hash == data or (collected and row.collected == collected))
             and len(row.outcomes) == self.pairs
             and tells(row, told)
         )

@@ -46,7 +46,7 @@ def _place(row: Kept) -> str:
     """The data and the pairs that systems are compared on."""
     looks = f"{row.appearance}, {row.factors} factors" if row.factors else row.appearance
     planner = f", planned as {row.protocol}" if row.protocol != row.size else ""
-    pairs = f"{len(row.outcomes)} pairs ({row.manifest_hash[:6]})"
+    pairs = f"{len(row.outcomes)} pairs ({row.pairs[:6]})"
     return f"{row.world} ({looks}), {row.size}, {row.episodes} episodes{planner}, {pairs}"
 
 
