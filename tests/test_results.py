@@ -1,6 +1,7 @@
 """Kept results: a row for each run, summarised over seeds, made from what runs wrote down themselves."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,12 +9,14 @@ import pytest
 from test_cli import lrc, refused
 
 from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.keeping import kept_row
 from lrc_jepa.evaluate.kept import Kept, append_kept, keep, read_kept, summarize_kept
 from lrc_jepa.evaluate.stats import wilson
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.report import documents
 from lrc_jepa.report.documents import PLACE, filled
 from lrc_jepa.rows import append_rows, read_rows
+from lrc_jepa.run import Run
 
 STAMP = {
     **{"world": "tworoom", "appearance": "varied", "system": "lrc", "size": "micro", "recipe": "r"},
@@ -87,7 +90,7 @@ def on(store, rows):
 
 def test_a_run_is_kept_pair_by_pair(tmp_path, varied):
     metrics = [{"kind": "health", "step": 1, "r2_z.p": 0.2}, {"kind": "health", "step": 2, "r2_z.p": 0.9}]
-    kept = keep(on(varied, rows()), metrics, varied, tmp_path)
+    kept, _ = keep(on(varied, rows()), metrics, varied, tmp_path)
     assert kept.outcomes == "1110" and kept.strict == {"nearer": "1010"}
     assert kept.references == {"random": "1000"} and kept.minutes == 1.5 and kept.seed == 3
     recalls = {"recall@1.real": 0.5, "recall@5.real": 0.5, "recall@10.real": 1.0, "rank.real": 0.01}
@@ -95,7 +98,10 @@ def test_a_run_is_kept_pair_by_pair(tmp_path, varied):
     assert kept.stressed == {"blur": {"0": "11101110", "0.5": "10001000"}}  # the seeds of the search in turn
     assert (kept.episodes, kept.factors) == (12, 9)
     assert kept.pairs_hash == "" and kept.pairs == "m"  # rows that do not say which episodes they are of
-    assert kept.collected == f"lrc collect tworoom --episodes 12 --size {varied.image_size} --appearance varied --factors 9 --seed {varied.meta['seed']} --length 61"
+    assert (
+        kept.collected
+        == f"lrc collect tworoom --episodes 12 --size {varied.image_size} --appearance varied --factors 9 --seed {varied.meta['seed']} --length 61"
+    )
     append_kept(tmp_path / "a.jsonl", kept)
     assert read_kept(tmp_path) == [kept]
 
@@ -104,7 +110,7 @@ def test_of_other_data_and_of_a_checkpoint_before_nothing_is_kept(tmp_path, vari
     with pytest.raises(BadInput, match="lrc plan"):
         keep(rows(), [], varied, tmp_path)  # planned on another dataset
     newer = [control(pair, pair == 0, evaluation="three", checkpoint_hash="k2") for pair in range(2)]
-    kept = keep(on(varied, rows() + newer), [], varied, tmp_path)
+    kept, _ = keep(on(varied, rows() + newer), [], varied, tmp_path)
     assert (kept.outcomes, kept.checkpoint_hash, kept.readings) == ("10", "k2", {})
 
 
@@ -156,6 +162,7 @@ def test_the_command_keeps_a_trained_run(store, tmp_path, capsys):
     assert (trained[0], planned[0]) == (0, 0)
     code, out, _ = lrc("results", "--keep", run, "--folder", tmp_path / "kept", "--json", capsys=capsys)
     (line,) = json.loads(out)
+    assert line["variant"] == "" and line["trained"] == 0
     assert code == 0 and line["world"] == "tworoom" and line["seeds"] == 1 and line["pairs"] == 4
     assert line["minutes"] > 0 and "r2_z.agent_position" in line["readings"]
     hostile = [
@@ -171,7 +178,7 @@ def test_the_command_keeps_a_trained_run(store, tmp_path, capsys):
 def test_pairs_are_the_same_wherever_their_data_were_made(tmp_path, varied):
     def kept(start, manifest):
         own = [control(pair, True, episode=pair, start=start, manifest_hash=manifest) for pair in range(3)]
-        return keep(on(varied, own), [], varied, tmp_path)
+        return keep(on(varied, own), [], varied, tmp_path)[0]
 
     assert kept(5, "m").pairs == kept(5, "n").pairs != kept(6, "m").pairs
     assert kept(5, "m").manifest_hash != kept(5, "n").manifest_hash
@@ -185,7 +192,10 @@ def test_stress_is_summarised_over_seeds_drawn_and_written(tmp_path, capsys, mon
         told = {"outcomes": "1110", "checkpoint_hash": f"{system}{seed}", "stressed": stressed}
         return Kept(**dict.fromkeys(names, "x"), **known, **told)
 
-    blurred = [{"blur": {"0": "1111", "0.5": "1100"}}, {"blur": {"0": "1110", "0.5": "0000"}, "hue": {"0": "1"}}]
+    blurred = [
+        {"blur": {"0": "1111", "0.5": "1100"}},
+        {"blur": {"0": "1110", "0.5": "0000"}, "hue": {"0": "1"}},
+    ]
     rows = [row("lrc", 0, blurred[0]), row("lrc", 1, blurred[1]), row("lrc", 2, {}), row("lwm", 0, {})]
     for one in rows:
         append_kept(tmp_path / "rows" / "a.jsonl", one)
@@ -203,6 +213,15 @@ def test_stress_is_summarised_over_seeds_drawn_and_written(tmp_path, capsys, mon
     refused(*given, "--curve", drawn, "--against", "hue", capsys=capsys, match="put to the stress hue")
 
 
+def test_a_search_without_a_name_is_told_by_what_it_changed(run, tmp_path, capsys):
+    planned = shutil.copytree(run, tmp_path / "planned")
+    words = ("--pairs", 2, "--films", 0, "--std", 0.25, "--memory-mb", 64)
+    assert lrc("plan", planned, *words, capsys=capsys)[0] == 0
+    row = kept_row(Run(planned))
+    assert (row.protocol, row.variant) == ("custom", "plan.std=0.25")
+    assert row.key != replace(row, variant="plan.std=0.5").key  # two such searches are two evaluations
+
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -213,7 +232,10 @@ def test_every_kept_row_is_of_a_recipe_as_it_is_today():
         train = replace(config.train, seed=row.seed, steps=row.steps)
         config = replace(config, train=train, clip=replace(config.clip, episodes=row.trained))
         assert row.variant or row.config_hash == config.digest(), (row.recipe, row.seed)
-        assert row.collected.startswith(f"lrc collect {row.world} --episodes {row.episodes} ") or not row.collected
+        assert (
+            row.collected.startswith(f"lrc collect {row.world} --episodes {row.episodes} ")
+            or not row.collected
+        )
 
 
 BEST = {

@@ -408,10 +408,17 @@ def test_a_run_that_has_its_row_is_not_made_again(datasets, tmp_path, here, monk
     (file,) = rows.glob("*.jsonl")
     made = read_kept(rows)
     assert {row.collected for row in made} == {command_of(Store(datasets / "tworoom-clean"))}
-    for data, collected, done in (("x", made[0].collected, 3), ("x", "lrc collect else", 1), ("x", "", 1)):
+    same, other = made[0].collected, "lrc collect else"
+    elsewhere = {"data_hash": "x", "collected": same}
+    for changed, done in (
+        (elsewhere, 3),
+        ({**elsewhere, "collected": other}, 1),
+        ({**elsewhere, "collected": ""}, 1),
+        ({"variant": "plan.std=0.0"}, 1),  # by another search than the run's own
+    ):
         file.unlink()
         for row in made:
-            append_kept(file, replace(row, data_hash=data, collected=collected))
+            append_kept(file, replace(row, **changed))
         told = sweep.work(SweepArgs(**asked, out=tmp_path / "three", dry_run=True))
         assert len(told["done"]) == done
     file.unlink()

@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from lrc_jepa.config import RunConfig
-from lrc_jepa.config_tree import changed_fields
+from lrc_jepa.config import PlanConfig, RunConfig
+from lrc_jepa.config_tree import changed_fields, from_dict
 from lrc_jepa.console import say
 from lrc_jepa.evaluate.kept import append_kept, keep, read_kept
 from lrc_jepa.folders import check_writable
 from lrc_jepa.names import file_name
-from lrc_jepa.recipes import get_recipe, recipe_names
+from lrc_jepa.recipes import UNMEASURED, get_recipe, recipe_names
 from lrc_jepa.records import Kept
 from lrc_jepa.run import Run
 from lrc_jepa.shipped import unpacked
 from lrc_jepa.training.log import read_metrics
 from lrc_jepa.training.resume import UPKEEP
 
+NAMED = ("system", "action_dim", "train.seed", "train.steps", "clip.episodes", "model.backbone")
+"""What a kept row says of a configuration by other fields."""
+FREE = (*(f"train.{name}" for name in UPKEEP), *(f"plan.{name}" for name in UNMEASURED))
+"""What neither weights nor results depend on."""
+
 
 def changes(config: RunConfig) -> str:
-    """What differs from the run's recipe, beside what names the run anyway and what no weight depends on."""
+    """What differs from the run's recipe, beside what names the run anyway and what nothing depends on."""
     known = get_recipe(config.recipe) if config.recipe in recipe_names() else config
-    named = ("system", "action_dim", "train.seed", "train.steps", "clip.episodes", "model.backbone")
-    upkeep = tuple(f"train.{name}" for name in UPKEEP)
     changed = changed_fields(known, config)
-    return ", ".join(f"{name}={now}" for name, (_, now) in changed.items() if name not in named + upkeep)
+    return ", ".join(f"{name}={now}" for name, (_, now) in changed.items() if name not in NAMED + FREE)
 
 
 def kept_row(run: Run) -> Kept:
-    """What is kept of one run."""
+    """What is kept of one run; of a search that has no name it tells what differs from the recipe's."""
     metrics = read_metrics(run.folder / "metrics.jsonl")
-    return keep(run.rows(), metrics, run.store, run.folder, run.config.clip.episodes, changes(run.config))
+    row, planner = keep(run.rows(), metrics, run.store, run.folder)
+    config = run.config
+    if row.protocol == "custom":
+        config = dataclasses.replace(config, plan=from_dict(PlanConfig, planner, f"{run.results}: planner"))
+    return dataclasses.replace(row, trained=config.clip.episodes, variant=changes(config))
 
 
 def keep_runs(runs: Sequence[Path], folder: Path) -> None:

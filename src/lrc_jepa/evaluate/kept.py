@@ -19,6 +19,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.choice import choose
 from lrc_jepa.evaluate.recall import summarize_recovery
 from lrc_jepa.evaluate.stats import wilson
+from lrc_jepa.files import digest
 from lrc_jepa.records import (
     Control,
     Group,
@@ -33,7 +34,6 @@ from lrc_jepa.records import (
     of_rows,
     only,
 )
-from lrc_jepa.files import digest
 from lrc_jepa.rows import Row, append_rows, read_rows
 
 SHARED = (
@@ -108,11 +108,8 @@ def _readings(metrics: list[Row], records: Sequence[Record], checkpoint: str) ->
     return {name: round(float(value), 4) for name, value in readings.items()}
 
 
-def keep(
-    rows: Iterable[Row], metrics: list[Row], store: Store, where: Path, trained: int = 0, variant: str = ""
-) -> Kept:
-    """The kept row of a run, from its rows, its metrics, its dataset, of how many episodes it was shown, and what else it has
-    changed of its recipe."""
+def keep(rows: Iterable[Row], metrics: list[Row], store: Store, where: Path) -> tuple[Kept, Row]:
+    """The kept row of a run, from its rows, its metrics and its dataset, and the search that it planned by."""
     records, _ = of_rows(rows)
     planned = _planned(records, store.digest(), where)
     actors: dict[str, list[Control]] = {}
@@ -122,7 +119,7 @@ def keep(
     own = next(rows for actor, rows in actors.items() if actor not in ACTORS)
     criterion = own[0].criterion
     times = [row.seconds for row in only(Training, records)]
-    return Kept(
+    kept = Kept(
         **{name: getattr(first, name) for name in COPIED},
         seed=first.train_seed,
         steps=first.step,
@@ -136,11 +133,10 @@ def keep(
         pairs_hash=pairs_hash(own),
         collected=command_of(store),
         episodes=store.episodes,
-        trained=trained,
         factors=store.appearance(np.arange(store.episodes)).shape[1],
         storage=str(store.storage),
-        variant=variant,
     )
+    return kept, own[0].planner
 
 
 def append_kept(path: Path, kept: Kept) -> None:

@@ -31,7 +31,9 @@ class _SquaredError(torch.autograd.Function):
         """Keep w d."""
         _, weighted = output
         ctx.mark_non_differentiable(weighted)
-        ctx.set_materialize_grads(False)  # w d has no gradient: zeros as large as the frames would stand for it
+        ctx.set_materialize_grads(
+            False
+        )  # w d has no gradient: zeros as large as the frames would stand for it
         ctx.save_for_backward(weighted)
 
     @staticmethod

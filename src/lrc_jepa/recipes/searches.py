@@ -14,6 +14,8 @@ THOROUGH_PLAN = replace(FEEDBACK_PLAN, samples=300, iterations=8, elites=20)
 """The same with four times the candidates, for models whose steps cost next to nothing."""
 PROPOSED_PLAN = replace(FEEDBACK_PLAN, std=0.25)
 """A search near what the model proposes: farther away it finds what pleases the model and not the world."""
+UNMEASURED = ("seed", "rollout", "memory_mb", "compile")
+"""Fields of a search that are no part of a protocol."""
 PROTOCOLS: dict[str, PlanConfig] = {
     "paper": PlanConfig(),
     "micro": MICRO_PLAN,
@@ -28,7 +30,7 @@ def by_protocol(name: str, config: PlanConfig, own: PlanConfig) -> PlanConfig:
 
     What a plan costs belongs to the system: it is that of the system's `own` configuration.
     """
-    kept = {field: getattr(config, field) for field in ("seed", "rollout", "memory_mb", "compile")}
+    kept = {field: getattr(config, field) for field in UNMEASURED}
     return replace(PROTOCOLS[name], cost=own.cost, **kept)
 
 

@@ -68,12 +68,12 @@ class Kept(Record):
     storage: str = "raw"
     """How its frames lay on disk: raw, or jpeg with the quality."""
     variant: str = ""
-    """What differs from the recipe beside seed and steps, such as train.lr=0.003; empty: nothing."""
+    """What differs from the recipe beside seed and steps, such as train.lr=0.003, in its search too; empty: nothing."""
 
     @property
-    def key(self) -> tuple[str, str, str]:
+    def key(self) -> tuple[str, str, str, str]:
         """What makes it one evaluation: a later row with the same key replaces an earlier one."""
-        return self.checkpoint_hash, self.manifest_hash, self.protocol
+        return self.checkpoint_hash, self.manifest_hash, self.protocol, self.variant
 
     @property
     def pairs(self) -> str:

@@ -15,6 +15,7 @@ from lrc_jepa.envs.collect import command_of
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate import plan
 from lrc_jepa.evaluate.experiment import Asked
+from lrc_jepa.evaluate.keeping import changes
 from lrc_jepa.evaluate.kept import read_kept, tells
 from lrc_jepa.evaluate.manifest import Manifest, draw_manifest
 from lrc_jepa.experiments import EXPERIMENTS
@@ -113,7 +114,7 @@ class Trained(TrainingWork):
         same = (
             row
             for row in read_kept(self.kept)
-            if row.config_hash == config.digest()
+            if (row.config_hash, row.variant) == (config.digest(), changes(config))
             and (row.data_hash == data or (collected and row.collected == collected))
             and len(row.outcomes) == self.pairs
             and tells(row, told)
