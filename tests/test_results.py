@@ -1,6 +1,7 @@
 """Kept results: a row for each run, summarised over seeds, made from what runs wrote down themselves."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from lrc_jepa.evaluate.kept import Kept, append_kept, keep, read_kept, summarize
 from lrc_jepa.evaluate.stats import wilson
 from lrc_jepa.recipes import get_recipe
 from lrc_jepa.report import documents
-from lrc_jepa.report.documents import PLACE, filled
+from lrc_jepa.report.documents import PLACE, VALUE, filled
 from lrc_jepa.rows import append_rows, read_rows
 from lrc_jepa.run import Run
 
@@ -270,7 +271,7 @@ def test_the_best_recipe_of_each_world_reaches_what_it_should(recipe):
 )
 def test_the_numbers_of_documents_are_those_of_the_rows(page):
     text = page.read_text()
-    if PLACE.search(text):
+    if PLACE.search(text) or VALUE.search(text):
         assert filled(text, summarize_kept(read_kept(ROOT / "results")), page.name) == text
 
 
@@ -281,6 +282,7 @@ def test_tables_and_figure_are_written_from_rows(tmp_path, capsys):
             **dict.fromkeys(names, "x"),
             **{"world": "tworoom", "system": system, "seed": 0, "steps": 8, "minutes": None},
             **{"outcomes": outcomes, "checkpoint_hash": system, "references": {"random": "1000"}},
+            readings={"r_z.p": 0.9876},
         )
         append_kept(tmp_path / "rows" / "a.jsonl", row)
     page, figure = tmp_path / "page.md", tmp_path / "drawn.svg"
@@ -299,6 +301,18 @@ def test_tables_and_figure_are_written_from_rows(tmp_path, capsys):
     assert "random actions" in figure.read_text()
     lrc("results", *given, capsys=capsys)
     assert page.read_text() == written
+    said = "<!-- success: system=lrc -->x<!-- end --> (<!-- interval: system=lrc -->x<!-- end -->, <!-- r_z.p: system=lrc -->x<!-- end -->)"
+    page.write_text(said)
+    lrc("results", *given, capsys=capsys)
+    low, high = wilson(3, 4)
+    shown = ("75.0%", f"{100 * low:.1f} to {100 * high:.1f}", ".99")
+    assert tuple(re.findall(r"-->([^<]*)<!-- end", page.read_text())) == shown
+    for asked, match in (
+        ("success: steps=8", "asks for 2 lines"),
+        ("r_u.p: system=lrc", "no figure 'r_u.p'"),
+    ):
+        page.write_text(f"<!-- {asked} -->x<!-- end -->")
+        refused("results", *given, capsys=capsys, match=match)
     code, said, _ = lrc(
         "results", "--folder", tmp_path / "rows", "--only", "system=lrc", "--markdown", capsys=capsys
     )

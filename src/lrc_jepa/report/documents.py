@@ -5,7 +5,9 @@ A document says which rows it wants between two comments, and what stands betwee
     <!-- results: world=tworoom appearance=varied -->
     <!-- end of results -->
 
-With `results of pattern:` it is success at each level of that stress, of the rows that were put to it.
+With `results of pattern:` it is success at each level of that stress, of the rows that were put to it. A single
+figure stands between two comments in its line: `<!-- success: system=lrc -->97.8%<!-- end -->`, where `success` is a key
+of FIGURES or the name of a reading, and the rest asks for one line.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from lrc_jepa.report.tables import Table
 
 Line = dict[str, Any]
 PLACE = re.compile(r"(<!-- results(?: of (\w+))?:(.*?)-->\n)(.*?)(<!-- end of results -->)", re.DOTALL)
+VALUE = re.compile(r"(<!-- (\S+): ([^>]*?)-->)(.*?)(<!-- end -->)")
 COLUMNS = [
     "world",
     "looks",
@@ -79,6 +82,38 @@ def name_of(line: Line) -> str:
     return " ".join(filter(None, (line["system"], line["variant"], kept)))
 
 
+FIGURES: dict[str, Callable[[Line], str]] = {
+    "success": lambda line: percent(line["success_mean"]),
+    "interval": lambda line: f"{100 * line['wilson_low']:.1f} to {100 * line['wilson_high']:.1f}",
+    "random": lambda line: percent(line["random_success"]),
+    "replay": lambda line: percent(line["replay_success"]),
+    "seeds": lambda line: str(line["seeds"]),
+    "pairs": lambda line: str(line["pairs"]),
+    "minutes": lambda line: f"{line['minutes']:.1f}",
+}
+"""What a document can say of one line, beside its readings."""
+
+
+def figure_of(lines: Sequence[Line], name: str, asked: str, where: str) -> str:
+    """A figure of the one line that is asked for: decibels with one digit, other readings with two."""
+    found = wanted(lines, asked, where)
+    if len(found) != 1:
+        raise BadInput(f"{where}: {asked.strip()!r} asks for {len(found)} lines, and a figure is of one")
+    (line,) = found
+    if name in FIGURES:
+        return FIGURES[name](line)
+    criterion = name.removeprefix("strict.")
+    value = line["strict_mean"].get(criterion) if name != criterion else line["readings"].get(name)
+    if value is None:
+        known = (*FIGURES, *(f"strict.{criterion}" for criterion in line["strict_mean"]), *line["readings"])
+        raise BadInput(
+            f"{where}: there is no figure {name!r} of {asked.strip()!r}; there is {', '.join(known)}"
+        )
+    if name != criterion:
+        return percent(value)
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}".replace("0.", ".", 1)
+
+
 def stress_table(lines: Sequence[Line], kind: str) -> Table:
     """Success at each level of a stress, a line for each system that was put to it."""
     tested = put_to(lines, kind)
@@ -109,7 +144,10 @@ def filled(text: str, lines: Sequence[Line], where: str) -> str:
         made = stress_table(chosen, place[2]) if place[2] else results_table(chosen)
         return f"{place[1]}{made.markdown()}{place[5]}"
 
-    return PLACE.sub(table, text)
+    def figure(place: re.Match[str]) -> str:
+        return f"{place[1]}{figure_of(lines, place[2], place[3], where)}{place[5]}"
+
+    return VALUE.sub(figure, PLACE.sub(table, text))
 
 
 def results_figure(lines: Sequence[Line]) -> Drawing:
