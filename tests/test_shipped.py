@@ -4,8 +4,10 @@ import json
 import re
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from test_cli import lrc, refused
@@ -131,3 +133,21 @@ def test_a_run_of_data_that_collecting_would_not_make_is_not_shipped(home, store
     packed.meta["policy_mix"] = {"expert": 1 / 3, "random": 2 / 3}
     assert f"--mix expert {1 / 3!r} random {2 / 3!r} " in command_of(packed)
     assert sorted(path.name for path in home.iterdir()) == ["small"]
+
+
+@pytest.mark.parametrize("name", ["tworoom", "pusht", "reacher", "cube"])
+def test_what_comes_with_the_library_is_whole_and_small(name, tmp_path, monkeypatch):
+    """The real ones: each plans for its world, has a card, and all together are small enough for a package."""
+    monkeypatch.chdir(tmp_path)
+    run = lrc_jepa.load(name)
+    assert (run.config.world, run.config.size) == (name, "micro")
+    side = run.config.model.encoder.image_size
+    policy = run.policy(replace(run.config.plan, samples=8, iterations=1, elites=2))
+    policy.reset(np.zeros((side, side, 3), np.uint8))
+    action = policy.act(np.full((side, side, 3), 90, np.uint8))
+    world = get_world(name)
+    assert ((world.action_low <= action) & (action <= world.action_high)).all()
+    card, origin = (run.path / "card.md").read_text(), json.loads((run.path / "shipped.json").read_text())
+    assert origin["collect"] in card and f"lrc collect {name} " in origin["collect"]
+    files = [file for file in shipped.HOME.glob("*/*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) < shipping.LIMIT

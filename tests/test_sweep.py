@@ -3,6 +3,9 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -99,6 +102,38 @@ def test_a_sweep_that_was_stopped_does_no_work_twice(datasets, tmp_path, here, m
     assert [path.read_bytes() for path in kept] == written
     shutil.rmtree(tmp_path / "s" / "runs" / first)  # what is gone is made again
     assert sweep.work(args)["ran"] == 1 and here == [first]
+
+
+def test_killed_and_started_again_two_at_a_time_is_as_one_after_the_other(datasets, tmp_path, capsys):
+    """A user's sweep whose process is gone from one moment to the next, jobs and all."""
+    file = tmp_path / "sweep.yaml"
+    asked = {**SMALL, "datasets": str(datasets), "seeds": [0, 1, 2], "systems": ["lwm"]}
+    file.write_text(json.dumps(asked))
+    words = ("sweep", file, "--threads", 1, "--jobs", 2, "--out")
+    beside, after = tmp_path / "beside", tmp_path / "after"
+    typed = [sys.executable, "-m", "lrc_jepa", *map(str, (*words, beside))]
+    process = subprocess.Popen(typed, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not list(beside.glob("results/*.jsonl")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    first = {row.seed: row for row in read_kept(beside / "results")}
+    logs = {seed: beside / "jobs" / f"tworoom-clean-lwm-debug-seed{seed}.log" for seed in first}
+    written = {seed: log.stat().st_mtime_ns for seed, log in logs.items()}
+    code, said, error = lrc(*words, beside, "--json", capsys=capsys)
+    assert code == 0, error
+    assert 0 < json.loads(said)["ran"] <= 3 - len(first) < 3
+    assert written == {seed: log.stat().st_mtime_ns for seed, log in logs.items()}
+    code, _, error = lrc(*words[:4], "--jobs", 1, "--out", after, capsys=capsys)
+    assert code == 0, error
+    for seed in (0, 1, 2):
+        one, other = (
+            weights(out / "runs" / f"tworoom-clean-lwm-debug-seed{seed}") for out in (beside, after)
+        )
+        assert all(np.array_equal(value, other[name]) for name, value in one.items())
+    rows = [{row.seed: row.outcomes for row in read_kept(out / "results")} for out in (beside, after)]
+    assert rows[0] == rows[1] and len(rows[0]) == 3
 
 
 def test_what_is_missing_is_collected_and_dry_run_does_nothing(tmp_path, here):

@@ -69,7 +69,7 @@ def usage() -> str:
             "",
             *lines,
             "",
-            "lrc COMMAND --help tells more. --json on any command prints its result as one JSON object.",
+            "lrc COMMAND --help tells more. --json on any command prints its result as JSON.",
             "Exit codes: 0 done, 1 jobs of a sweep failed, 2 bad input, 3 training diverged, 130 or 143 stopped and saved.",
         ]
     )

@@ -33,7 +33,7 @@ _consoles = {"people": _console(stderr=False)}
 
 @contextmanager
 def on_standard_error() -> Iterator[None]:
-    """Keep standard output free for one JSON object while the block runs."""
+    """Keep standard output free for JSON while the block runs."""
     before, _consoles["people"] = _consoles["people"], _console(stderr=True)
     try:
         yield

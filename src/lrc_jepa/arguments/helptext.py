@@ -18,7 +18,7 @@ from lrc_jepa.options import texts_of
 COLUMN = 26  # where the texts begin
 WORDS = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
 COMMON = (
-    ("--json", "Print the result as one JSON object, and nothing else on standard output."),
+    ("--json", "Print the result as JSON, and nothing else on standard output."),
     ("--help", "Show this text; --help-all shows every option there is."),
 )
 

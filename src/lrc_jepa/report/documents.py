@@ -7,7 +7,7 @@ A document says which rows it wants between two comments, and what stands betwee
 
 With `results of pattern:` it is success at each level of that stress, of the rows that were put to it. A single
 figure stands between two comments in its line: `<!-- success: system=lrc -->97.8%<!-- end -->`, where `success` is a key
-of FIGURES or the name of a reading, and the rest asks for one line.
+of FIGURES or the name of a reading (with _ for a space), and the rest asks for one line.
 """
 
 from __future__ import annotations
@@ -103,9 +103,10 @@ def figure_of(lines: Sequence[Line], name: str, asked: str, where: str) -> str:
     if name in FIGURES:
         return FIGURES[name](line)
     criterion = name.removeprefix("strict.")
-    value = line["strict_mean"].get(criterion) if name != criterion else line["readings"].get(name)
+    readings = {reading.replace(" ", "_"): value for reading, value in line["readings"].items()}
+    value = line["strict_mean"].get(criterion) if name != criterion else readings.get(name)
     if value is None:
-        known = (*FIGURES, *(f"strict.{criterion}" for criterion in line["strict_mean"]), *line["readings"])
+        known = (*FIGURES, *(f"strict.{criterion}" for criterion in line["strict_mean"]), *readings)
         raise BadInput(
             f"{where}: there is no figure {name!r} of {asked.strip()!r}; there is {', '.join(known)}"
         )
