@@ -78,7 +78,7 @@ def term_config(term):
     return replace(
         base,
         clip=replace(base.clip, far=True),
-        model=replace(base.model, inverse=recipe.model.inverse),
+        model=replace(base.model, inverse=recipe.model.inverse, proposer=16 * (term == "proposal")),
         objective=replace(base.objective, weights={term: 1.0}),
         train=replace(base.train, per_episode=2),
     )
@@ -95,6 +95,18 @@ def hide_the_same(model):
     model._hide = hide
 
 
+def draw_the_same(model):
+    """Pairs of frames that depend on the clip's place in the batch of all processes, not on the process."""
+    draw = model.proposer.pairs
+
+    def pairs(clips, *further):
+        torch.manual_seed(3)
+        first, left = draw(clips * world_size(), *further)
+        return mine(first), mine(left)
+
+    model.proposer.pairs = pairs
+
+
 def gradients_of_every_term(data):
     """Every term's value, and its gradient in all weights through DDP, in double precision."""
     found = {}
@@ -102,6 +114,8 @@ def gradients_of_every_term(data):
         pieces = pieces_of(term_config(term), data, "unused")
         if term in SLOTS:
             hide_the_same(pieces.model)
+        if term == "proposal":
+            draw_the_same(pieces.model)
         pieces.model.double().train()
         network = Network(pieces.model, pieces.objective, pieces.config.train)
         network = spread(network, CPU, parts_left_out=network.may_leave_parts_out())

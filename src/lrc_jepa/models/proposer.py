@@ -37,10 +37,19 @@ class Proposer(nn.Module):
     def of_clip(self, states: Tensor, z: Tensor, blocks: Tensor) -> dict[str, Tensor]:
         """The fields of `Outputs` for states (B,T,D), z (B,T,D-P) and blocks (B,T-1,A): a pair of frames of each clip.
 
-        How far apart is drawn first, evenly, then where the first lies. What was proposed and what was done, (B,A).
+        What was proposed and what was done, (B,A).
         """
-        clips, count = torch.arange(len(z), device=z.device), blocks.shape[1]
-        left = torch.randint(1, count + 1, clips.shape, device=z.device)
-        first = (torch.rand(clips.shape, device=z.device) * (count - left + 1)).long()
+        clips = torch.arange(len(z), device=z.device)
+        first, left = self.pairs(len(z), blocks.shape[1], z.device)
         proposed = self(states[clips, first], z[clips, first + left], left)
         return {"proposed": proposed, "done": blocks[clips, first]}
+
+    @staticmethod
+    def pairs(clips: int, blocks: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """For each clip a first frame and how many of the clip's blocks lie between it and the goal, (B,) each.
+
+        How far apart is drawn first, evenly, then where the first lies.
+        """
+        left = torch.randint(1, blocks + 1, (clips,), device=device)
+        first = (torch.rand(clips, device=device) * (blocks - left + 1)).long()
+        return first, left
