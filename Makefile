@@ -32,10 +32,12 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Setting up $(VENV) first: torch and a dozen packages, some minutes, once."
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[lab,studio]'
 	touch $@
 
 $(VENV)/.full: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Setting up $(VENV) first, with everything that tests need: some minutes, once."
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'
 	touch $(VENV)/.core $@
 

@@ -321,6 +321,29 @@ def test_a_quick_demo_and_then_a_full_one(capsys, tmp_path, monkeypatch):
         assert (result["train_steps"], result["recipe"]) == (steps, recipe)
     page = Path(result["report"]).read_text()
     assert ">lrc<" in page and ">lwm<" in page  # one beside the other
+    # It opens with what it will do, in what time, and ends with what to try: with --json where people read.
+    first, last = (
+        err.split("1. ")[0] if "1. " in err else err.split("2. ")[0],
+        err.partition("What to try next:")[2],
+    )
+    assert f"{tmp_path}; stopped, the same command goes on" in first and demo.FULL.time in first
+    assert f"lrc studio {tmp_path / 'literal-run'}" in last and f"lrc lab {tmp_path / 'literal-run'}" in last
+
+
+def test_what_to_type_is_the_program_as_it_was_called(tmp_path, monkeypatch):
+    own = tmp_path / "env" / "bin" / "lrc"
+    own.parent.mkdir(parents=True)
+    own.write_text("#!/bin/sh\n")
+    own.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    for called, path, typed in (
+        ("env/bin/lrc", "/nowhere", "env/bin/lrc"),
+        (str(own), str(own.parent), "lrc"),
+        ("/usr/lib/python3/pytest", "/nowhere", "lrc"),
+    ):
+        monkeypatch.setattr(sys, "argv", [called])
+        monkeypatch.setenv("PATH", path)
+        assert console.program() == typed
 
 
 def test_a_demo_that_was_killed_before_its_first_checkpoint_goes_on(capsys, tmp_path, monkeypatch):

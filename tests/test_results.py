@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import matplotlib
 import pytest
 from test_cli import lrc, refused
 
@@ -273,6 +274,17 @@ def test_the_numbers_of_documents_are_those_of_the_rows(page):
     text = page.read_text()
     if PLACE.search(text) or VALUE.search(text):
         assert filled(text, summarize_kept(read_kept(ROOT / "results")), page.name) == text
+
+
+def test_the_figure_of_looks_is_of_the_rows():
+    """Its numbers, and by the version that drew it every stroke; by the command of docs/results.md."""
+    page = (ROOT / "docs" / "results.md").read_text()
+    (asked,) = re.findall(r'--only "([^"]+)" --curve docs/pictures/looks.svg', page)
+    lines = documents.wanted(summarize_kept(read_kept(ROOT / "results")), asked)
+    made, kept = documents.curve_figure(lines), ROOT / "docs" / "pictures" / "looks.svg"
+    assert kept.with_suffix(".figure.csv").read_text() == made.csv and made.csv.count("\n") > 12
+    if f"Matplotlib v{matplotlib.__version__}," in kept.read_text():
+        assert kept.read_text() == made.svg
 
 
 def test_tables_and_figure_are_written_from_rows(tmp_path, capsys):

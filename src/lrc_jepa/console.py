@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console, JustifyMethod
 from rich.markup import escape
@@ -54,6 +56,14 @@ def say(text: str) -> None:
 def warn(text: str) -> None:
     """One line that should be noticed."""
     console().print(f"warning: {text}", style="bold yellow", markup=False, soft_wrap=True)
+
+
+def program() -> str:
+    """What to type for this program: as it was called, where its name alone would not find it."""
+    called = Path(sys.argv[0])
+    found = shutil.which("lrc")
+    elsewhere = called.name == "lrc" and not (found and called.exists() and Path(found).samefile(called))
+    return str(called) if elsewhere else "lrc"
 
 
 OnProgress = Callable[[int, int], None]

@@ -44,9 +44,9 @@ class ResultsArgs:
     """Documents whose tables are to be written anew, each between <!-- results: world=tworoom --> (or
     results of pattern: world=tworoom, a stress) and <!-- end of results -->."""
     figure: Path | None = None
-    """Draw what is shown into this SVG file."""
+    """Draw what is shown into this SVG file, with the numbers drawn as NAME.figure.csv beside it."""
     curve: Path | None = None
-    """Draw success as a curve, a line for each system of one world, into this SVG file."""
+    """Draw success as a curve, a line for each system of one world, into this SVG file, with the numbers beside it."""
     against: Against = "looks"
     """What the curve is against: the looks of the episodes, the steps of training, how many episodes there are, or the
     levels of a stress that runs were put to."""
@@ -65,8 +65,10 @@ def work(args: ResultsArgs) -> list[dict[str, Any]]:
     curve = partial(curve_figure, against=args.against)
     for path, draw in ((args.figure, results_figure), (args.curve, curve)):
         if path is not None:
-            write_bytes(path, draw(lines).svg.encode())
-            say(f"drew {path}")
+            drawing = draw(lines)
+            write_bytes(path, drawing.svg.encode())
+            write_bytes(path.with_suffix(".figure.csv"), drawing.csv.encode())
+            say(f"drew {path}, and wrote its numbers beside it")
     shown = results_table(lines)
     if args.markdown:
         say(shown.markdown())

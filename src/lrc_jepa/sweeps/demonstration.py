@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lrc_jepa.console import say
+from lrc_jepa.console import program, say
 from lrc_jepa.data.store import Store
 from lrc_jepa.files import write_json
 from lrc_jepa.folders import check_writable
@@ -34,10 +34,12 @@ class Amount:
     pairs: int
     steps: int
     prefix: str
+    time: str
+    """What it takes on two cores that have nothing else to do."""
 
 
-FULL = Amount(episodes=300, pairs=150, steps=0, prefix="")
-QUICK = Amount(episodes=60, pairs=50, steps=120, prefix="quick-")
+FULL = Amount(episodes=300, pairs=150, steps=0, prefix="", time="three to six minutes")
+QUICK = Amount(episodes=60, pairs=50, steps=120, prefix="quick-", time="about a minute")
 
 
 def demonstrate(
@@ -50,6 +52,10 @@ def demonstrate(
     check_writable(out / "report")
     data, *runs = (out / f"{amount.prefix}{part}" for part in ("data", "run", "literal-run"))
     run = runs[literal]
+    say(
+        f"{amount.episodes} episodes of a dot in two rooms, a world model that learns from them, {amount.pairs} goals to reach "
+        f"with it, and a page to look at: {amount.time} on two cores.\nAll of it goes to {out}; stopped, the same command goes on.\n"
+    )
     if overwrite or not data.exists():
         say("1. collecting episodes of a dot that walks through two rooms")
         wanted = CollectArgs(
@@ -74,7 +80,10 @@ def demonstrate(
         f"\n{result['system']} reached {100 * result['success_rate']:.0f}% of {result['n_pairs']} unseen goals "
         f"(at least {100 * result['wilson_low']:.0f}%, 95% interval); random actions reach "
         f"{100 * result['random_success']:.0f}%; a plan takes {result['seconds_per_solve']:.2f} s.\n"
-        f"Look at {page.resolve()}\nand drag a goal yourself: lrc studio {run}"
+        f"Look at {page.resolve()}\n\nWhat to try next:\n"
+        f"  {program()} studio {run}    # a page in the browser: drag the goal, watch it plan and act\n"
+        f"  {program()} lab {run} --out {out / 'lab'}    # every experiment on it: what z and u hold, stress, speed\n"
+        f"  {program()} demo --literal    # the paper's objective alone, beside it on the page"
     )
     return result
 
