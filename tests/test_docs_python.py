@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import lrc_jepa
@@ -23,15 +22,6 @@ def test_every_snippet_runs(tmp_path, monkeypatch):
         exec(compile(code, PAGE.name, "exec"), names)
     assert names["z"].shape == (50, 1, 8) and not names["z"].requires_grad
     assert names["action"].shape == (2,) and names["run"].config.system == "lrc*"
-
-
-def test_the_first_lines_of_readme_act():
-    """As they stand, with pictures of any size."""
-    text = (PAGE.parents[1] / "README.md").read_text()
-    first = re.findall(r"```python\n(.*?)```", text, flags=re.S)[0]
-    names = {"goal": np.zeros((96, 96, 3), np.uint8), "frame": np.full((96, 96, 3), 90, np.uint8)}
-    exec(compile(first, "README.md", "exec"), names)
-    assert names["action"].shape == (2,) and len(first.strip().splitlines()) == 5
 
 
 def test_what_the_page_names_is_what_there_is():
