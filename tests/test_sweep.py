@@ -145,6 +145,19 @@ def test_what_is_missing_is_collected_and_dry_run_does_nothing(tmp_path, here):
     assert (tmp_path / "d" / "tworoom-varied" / "meta.json").is_file()
 
 
+def test_a_frozen_system_alone_brings_the_run_that_it_stands_on():
+    cells = cells_of(SweepArgs(systems=("dino-wm", "c-jepa"), seeds=(0, 1), lab=("probe",), pairs=7))
+    jobs = {job.name: job for job in jobs_of(cells)}
+    assert [name for name in jobs if "-lrc-" in name] == [f"tworoom-clean-lrc-micro-seed{n}" for n in (0, 1)]
+    below = jobs["tworoom-clean-lrc-micro-seed1"].work
+    assert (below.pairs, below.lab, below.kept) == (0, (), None)  # trained, and nothing else
+    frozen = jobs["tworoom-clean-c-jepa-micro-seed1"]
+    assert frozen.after[1] == "tworoom-clean-lrc-micro-seed1" and frozen.work.pairs == 7
+    assert frozen.work.config.model.backbone == f"checkpoint:{below.folder}"
+    named = cells_of(SweepArgs(systems=("dino-wm",), vary=("model.backbone=checkpoint:runs/mine",)))
+    assert len(named) == 1
+
+
 def test_combinations():
     args = SweepArgs(
         worlds=("tworoom", "pusht"), systems=("lrc", "dino-wm"), seeds=(0, 1), vary=("train.lr=1e-3,2e-3",)

@@ -161,9 +161,21 @@ class Cell:
         """Whether its recipe asks for the tokens of a run trained here."""
         return self._recipe().model.backbone.startswith("checkpoint:")
 
+    @property
+    def needs(self) -> bool:
+        """Whether the sweep gives it a run to stand on: it asks for one, and none was named."""
+        own = self.system == self.args.backbone or "model.backbone" in dict(self.changes)
+        return self.stands and not own
+
+    def foundation(self) -> Cell:
+        """The run that it stands on where none of the sweep will do: trained, and nothing else."""
+        return replace(
+            self, system=self.args.backbone, changes=(), args=replace(self.args, pairs=0, lab=(), vary=())
+        )
+
     def below(self, cells: Mapping[str, Cell]) -> Cell | None:
         """The run among these that it stands on: with its own values, or with the recipe's."""
-        if not self.stands or self.system == self.args.backbone or "model.backbone" in dict(self.changes):
+        if not self.needs:
             return None
         others = (replace(self, system=self.args.backbone, changes=c) for c in (self.changes, ()))
         return next((cells[other.name] for other in others if other.name in cells), None)
@@ -190,6 +202,9 @@ def cells_of(args: SweepArgs) -> dict[str, Cell]:
                 raise BadInput(f"two parts want {cell.name} with other values of lab, pairs or episodes")
     if not cells:
         raise BadInput("name at least one world, appearance, system and seed")
+    for cell in list(cells.values()):
+        if cell.needs and not cell.below(cells):
+            cells[cell.foundation().name] = cell.foundation()
     return dict(sorted(cells.items(), key=lambda item: item[1].stands))
 
 
