@@ -5,6 +5,7 @@ Ours are filled marks and whole lines; what the paper prints is hollow marks and
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -50,11 +51,19 @@ class Bar:
         return cls(label, line["system"], success, floor=floor)
 
 
+NAME, HEADING = 30, 34
+"""Characters of a line beside a bar, and of one above it."""
+
+
 def success_bars(bars: Sequence[Bar], title: str) -> Drawing:
     """Success with Wilson intervals, a bar per actor; a diamond is the paper's value, a tick the floor."""
-    with sheet(WIDTH, 0.95 + 0.36 * len(bars)) as drawn:
+    labels = [textwrap.fill(bar.label, NAME) for bar in bars]  # a long name would leave no room for its bar
+    heading = textwrap.fill(title, HEADING)
+    lines = [1 + label.count("\n") for label in labels]
+    height = 0.95 + 0.2 * heading.count("\n") + sum(0.16 + 0.2 * count for count in lines)
+    with sheet(WIDTH, height) as drawn:
         axes = drawn.axes[0]
-        axes.set_title(title, loc="left")
+        axes.set_title(heading, loc="left")
         for index, bar in enumerate(bars):
             rate, low, high = bar.success
             axes.barh(index, 100 * rate, color=colour(bar.system), height=0.62)
@@ -68,7 +77,7 @@ def success_bars(bars: Sequence[Bar], title: str) -> Drawing:
             if bar.floor is not None:
                 axes.plot([100 * bar.floor] * 2, [index - 0.31, index + 0.31], color=INK, lw=2)
                 drawn.note(axes, f"{bar.label}, random", index, bar.floor)
-        axes.set_yticks(range(len(bars)), [bar.label for bar in bars])
+        axes.set_yticks(range(len(bars)), labels)
         axes.invert_yaxis()
         axes.set_xlim(0, 114)
         axes.set_xticks([0, 25, 50, 75, 100])
