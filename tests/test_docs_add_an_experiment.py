@@ -19,6 +19,7 @@ from lrc_jepa.records.schema import schema
 from lrc_jepa.report.page import write_page
 from lrc_jepa.rows import read_rows
 from lrc_jepa.run import open_run
+from lrc_jepa.studio.runs import Runs
 from lrc_jepa.sweeps import laboratory
 
 ROOT = Path(__file__).parents[1]
@@ -93,6 +94,18 @@ def test_an_installed_package_brings_it_and_its_rows_are_on_the_page(run, tmp_pa
     told = lrc("report", home, "--out", tmp_path / "page")
     assert "<h2>Brightness</h2>" in (tmp_path / "page" / "index.html").read_text()
     assert "not known" not in told.stdout + told.stderr
+
+
+def test_the_studio_shows_rows_whose_kind_was_not_loaded_yet(run, shade, tmp_path):
+    home = shutil.copytree(run, tmp_path / "run")
+    assert cli.run(["shade", "--frames", "40", str(home)]) == 0
+    KINDS.pop("shade")
+    for name in ("shade", "shade_section"):
+        del sys.modules[name]
+    part = Runs([home])
+    list(part.on_choose(("run",)))
+    told = list(part.on_report())
+    assert any(line["tell"] == "runs.section" and line["title"] == "Brightness" for line in told)
 
 
 def test_the_schema_in_the_docs_is_the_one_in_the_code():
