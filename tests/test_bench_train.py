@@ -1,7 +1,9 @@
 """The benchmark compares like with like: the plain step has the loss and the gradient of the real one."""
 
 import json
+import os
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +13,8 @@ from lrc_jepa.bench.train import Steps, bench_products, bench_sigreg, lwm
 from lrc_jepa.commands import bench
 from lrc_jepa.data.batches import order_batches
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.clocks import alternate, peak_bytes
+from lrc_jepa.evaluate import clocks
+from lrc_jepa.evaluate.clocks import alternate, peak_bytes, resident_mb
 from lrc_jepa.training.parts import time_parts
 from lrc_jepa.training.plain import PlainClips, PlainStep
 
@@ -109,3 +112,15 @@ def test_lwm_is_the_same_network_without_the_second_stream():
         small_run().model, context=None, decoder=None
     )
     assert json.dumps(config.objective.weights)
+
+
+def test_memory_is_in_the_systems_own_unit(tmp_path, monkeypatch):
+    """Where the system does not tell what is held now it is the peak: kilobytes, on macOS bytes."""
+    monkeypatch.setattr(clocks, "STATM", tmp_path / "statm")
+    for platform, told in (("linux", 300 * 2**10), ("darwin", 300 * 2**20)):
+        monkeypatch.setattr(clocks.sys, "platform", platform)
+        usage = SimpleNamespace(ru_maxrss=told)
+        monkeypatch.setattr(clocks.resource, "getrusage", lambda who, usage=usage: usage)
+        assert resident_mb() == 300
+    clocks.STATM.write_text("900 512 256 1 0 1 0")
+    assert resident_mb() == 256 * os.sysconf("SC_PAGE_SIZE") / 2**20

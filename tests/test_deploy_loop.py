@@ -329,6 +329,14 @@ def test_the_loop_runs_before_everything_else_where_the_system_allows(monkeypatc
     assert "gives no real-time priority (Operation not permitted)" in capsys.readouterr().out
 
 
+def test_where_nothing_can_be_put_first_the_loop_runs_all_the_same(monkeypatch, capsys):
+    """macOS has no such calls at all."""
+    for name in [name for name in vars(os) if name.lower().startswith("sched_")]:
+        monkeypatch.delattr(os, name)
+    assert Desk(realtime=True, actions=2).run().actions == 2
+    assert "gives no real-time priority: what else runs" in capsys.readouterr().out
+
+
 def test_time_that_the_host_of_a_virtual_machine_takes_is_counted_and_written_down(monkeypatch, tmp_path):
     stat = tmp_path / "stat"
     monkeypatch.setattr("lrc_jepa.deploy.stolen.STAT", stat)

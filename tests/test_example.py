@@ -1,8 +1,9 @@
-"""The package under examples/ is built, installed beside the library and found: its system keeps the contract."""
+"""The package under examples/ is built, its wheel installed beside the library and found: its system keeps the contract."""
 
 import dataclasses
 import importlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -13,11 +14,13 @@ from pathlib import Path
 
 import pytest
 import test_contract as contract
+from conftest import make_store
 
 from lrc_jepa import cli, plugins
 from lrc_jepa.data.importers import FORMATS
 from lrc_jepa.envs import WORLDS
 from lrc_jepa.errors import BadInput
+from lrc_jepa.evaluate.kept import read_kept
 from lrc_jepa.experiments import EXPERIMENTS
 from lrc_jepa.models import MODELS, build_model
 from lrc_jepa.objectives.terms import TERMS
@@ -37,13 +40,36 @@ TABLES = {
 }
 
 
+def pip(*words):
+    """pip, without fetching anything."""
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        words[0],
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        *map(str, words[1:]),
+    ]
+    subprocess.run(command, check=True, timeout=550)
+
+
 @pytest.fixture(scope="module")
-def added(tmp_path_factory):
-    """The package, built and installed into a folder that Python looks in while these tests run."""
-    folder, source = tmp_path_factory.mktemp("installed"), tmp_path_factory.mktemp("source") / "lrc-residual"
-    shutil.copytree(EXAMPLE, source)
-    words = ["install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--target", str(folder)]
-    subprocess.run([sys.executable, "-m", "pip", *words, str(source)], check=True, timeout=550)
+def folder(tmp_path_factory):
+    """A folder that the package is installed into, from the wheel that is built of it."""
+    folder, built = tmp_path_factory.mktemp("installed"), tmp_path_factory.mktemp("built")
+    source = shutil.copytree(EXAMPLE, built / "source")
+    pip("wheel", "--no-build-isolation", "--wheel-dir", built, source)
+    shutil.rmtree(source)  # what the wheel lacks is nowhere else
+    (wheel,) = built.glob("*.whl")
+    pip("install", "--target", folder, wheel)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def added(folder):
+    """Its recipe; Python looks into that folder while these tests run."""
     before = {name: dict(table) for name, table in TABLES.items()}
     sys.path.append(str(folder))
     importlib.invalidate_caches()
@@ -77,6 +103,20 @@ def test_help_train_plan_report_and_sweep_know_it(added, store, tmp_path, monkey
     assert json.loads(capsys.readouterr().out) and "residual" in page
     cli.run(["sweep", "--systems", "lrc", "residual", "--size", "debug", "--dry-run"])
     assert "residual" in capsys.readouterr().out
+
+
+def test_a_job_of_a_sweep_trains_and_measures_its_system(added, folder, tmp_path, monkeypatch, capsys):
+    """In a process of its own, which finds the package by itself."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), str(ROOT / "src")]))
+    make_store(Path("datasets") / "tworoom-clean", episodes=6)
+    words = "sweep --systems residual --size debug --episodes 6 --pairs 2 --jobs 1 --device cpu --json"
+    assert cli.run(words.split()) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["ran"] == 1 and told["failed"] == {}
+    (kept,) = read_kept(Path("sweep") / "results")
+    assert (kept.system, kept.episodes, len(kept.outcomes)) == ("residual", 6, 2)
+    assert "residual" in (Path("sweep") / "report" / "index.html").read_text()
 
 
 def test_its_system_keeps_the_contract(added, store, tmp_path):

@@ -8,15 +8,21 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from functools import cache
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hub_server import hub
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from scipy.stats import spearmanr
 
 import lrc_jepa
 from lrc_jepa import extras
+from lrc_jepa.commands import examine
 from lrc_jepa.doctor import route
 from lrc_jepa.errors import BadInput
 from lrc_jepa.extras import PACKAGES, install, later, need
@@ -37,19 +43,19 @@ CALLED = {
 """Packages that are not called as they are imported."""
 
 HIDING = """
-import sys
-
+import os, sys
 from importlib.machinery import PathFinder
 
-class CoreAlone:
-    def find_spec(self, name, path=None, target=None):
-        return None if name.partition(".")[0] in hidden else PathFinder.find_spec(name, path, target)
+class CoreAlone(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in hidden else super().find_spec(name, path, target)
 
-hidden = set(sys.argv[1].split(","))
-sys.meta_path[sys.meta_path.index(PathFinder)] = CoreAlone()
+hidden = set(os.environ["HIDDEN"].split(","))
+sys.meta_path[sys.meta_path.index(PathFinder)] = CoreAlone
 """
 CORE_ALONE = """
-data, run, out = sys.argv[2:]
+data, run, out = sys.argv[1:]
 import numpy as np
 import lrc_jepa
 from lrc_jepa import cli
@@ -71,25 +77,96 @@ def test_the_core_alone_loads_trains_and_acts_and_more_is_one_sentence(run, stor
         sys.executable,
         "-c",
         HIDING + CORE_ALONE,
-        hidden,
         str(store.path),
         str(run),
         str(tmp_path / "out"),
     ]
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "HIDDEN": hidden}
     ended = subprocess.run(words, capture_output=True, text=True, env=env, timeout=550)
     assert ended.returncode == 2, ended.stderr
     said = ended.stderr.splitlines()[-1]
-    assert said == f"lrc: lrc plan needs the package scipy; install it with: {install('scipy')}", ended.stderr
+    needed = f"lrc: lrc plan needs the package matplotlib; install it with: {install('matplotlib')}"
+    assert said == needed, ended.stderr
     assert not (tmp_path / "out" / "tensorboard").exists() and (tmp_path / "out" / "metrics.jsonl").is_file()
 
 
-def test_the_loop_needs_its_own_extra_and_no_other():
+@cache
+def brought(package):
+    """A package and all that is installed because of it, by their names on the index."""
+    found = {canonicalize_name(package)}
+    try:
+        required = map(Requirement, requires(package) or [])
+    except PackageNotFoundError:  # no such package on this Python
+        return found
+    return found.union(
+        *(brought(r.name) for r in required if not r.marker or r.marker.evaluate({"extra": ""}))
+    )
+
+
+def lacked(extra):
+    """The optional packages that nobody has who installed the core and this extra."""
+    held = set().union(*map(brought, core() | (names(extra) if extra else set())))
+    return [module for module in PACKAGES if canonicalize_name(CALLED.get(module, module)) not in held]
+
+
+@pytest.fixture(scope="module")
+def told(run, tmp_path_factory):
+    """A run that was planned with, and so has rows of several policies on the same pairs."""
+    home = shutil.copytree(run, tmp_path_factory.mktemp("told") / "first")
+    examine.main("plan", [str(home), "--pairs", "3"])
+    return home
+
+
+def with_extra(extra, folder, *words, **env):
+    """Run a command, and whatever it starts, in a process where the packages of other extras are not there."""
+    (folder / "sitecustomize.py").write_text(HIDING)
+    path = os.pathsep.join([str(folder), str(ROOT / "src")])
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "HIDDEN": ",".join(lacked(extra)), "PYTHONPATH": path, **env}
+    words = [sys.executable, "-m", "lrc_jepa", *map(str, words), "--json"]
+    return subprocess.run(words, capture_output=True, text=True, env=env, cwd=folder, timeout=550)
+
+
+SEARCH = ["--plan.samples", 8, "--plan.iterations", 2]
+ALONE = [
+    ("", ["results", "--folder", ROOT / "results", "--only", "world=pusht"]),
+    ("report", ["report", "RUN", "--out", "page"]),
+    ("report", ["plan", "RUN", "--pairs", 2, "--samples", 8, "--iterations", 2]),
+    ("export", ["export", "RUN", "--out", "onnx", "--pairs", 2]),
+    ("serve", ["drive", "RUN", "--pairs", 1, "--stale", 50, "--patience", 500, "--log", "log", *SEARCH]),
+    ("serve", ["serve", "RUN", "--port", 0, "--seconds", 0.2]),
+    ("data", ["data", "convert", "DATA", "--out", "smaller"]),
+    ("envs", ["collect", "pusht", "--episodes", 2, "--size", 32, "--seed", 0, "--out", "pusht"]),
+    ("remote", ["push", "DATA", "file://FOLDER/sent"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"), ALONE, ids=[f"{extra or 'core'}-{words[0]}" for extra, words in ALONE]
+)
+def test_an_extra_alone_is_enough_for_its_command(extra, words, told, store, tmp_path):
     """As README has it: pip install '.[serve]', then lrc drive."""
-    hidden = ",".join(name for name, package in PACKAGES.items() if package.extra not in ("serve", "report"))
-    words = [sys.executable, "-c", f"{HIDING}\nimport lrc_jepa.deploy, lrc_jepa.serve", hidden]
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=550)
-    assert ended.returncode == 0, ended.stderr
+    places = {"RUN": told, "DATA": store.path}
+    words = [places.get(word, str(word).replace("FOLDER", str(tmp_path))) for word in words]
+    ended = with_extra(extra, tmp_path, *words)
+    assert ended.returncode == 0 and json.loads(ended.stdout), ended.stderr
+
+
+def test_the_hub_needs_its_own_extra_and_no_other(told, tmp_path):
+    with hub() as (address, repos):
+        env = {"HF_ENDPOINT": address, "HF_HUB_CACHE": str(tmp_path / "cache"), "HF_TOKEN": "hf_made_up"}
+        ended = with_extra("hub", tmp_path, "push", told, "owner/name", **env, HF_HUB_DISABLE_XET="1")
+        assert ended.returncode == 0, ended.stderr
+        assert "95% interval" in repos["models/owner/name"]["README.md"].decode()
+        ended = with_extra("hub", tmp_path, "pull", "owner/name", **env, HF_HUB_DISABLE_XET="1")
+    assert ended.returncode == 0 and (tmp_path / "runs" / "name" / "results.jsonl").is_file(), ended.stderr
+
+
+def test_drawing_names_the_extra_of_figures(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ended = with_extra("", tmp_path, "results", "--folder", ROOT / "results", "--figure", "figure.svg")
+    assert ended.returncode == 2
+    said = ended.stderr.splitlines()[-1]
+    assert said == f"lrc: a figure needs the package matplotlib; install it with: {install('matplotlib')}"
 
 
 def test_what_is_missing_is_installed_as_this_copy_was(tmp_path, monkeypatch):
@@ -130,6 +207,11 @@ def names(extra):
     return found
 
 
+def core():
+    """Packages that everybody has."""
+    return {re.match(r"[\w.-]+", line)[0] for line in PROJECT["dependencies"]}
+
+
 def test_every_package_is_in_the_extra_that_is_named():
     for module, package in PACKAGES.items():
         assert CALLED.get(module, module) in names(package.extra), module
@@ -140,8 +222,7 @@ def test_all_is_all_and_bounds_are_stated():
         if extra not in ("dev", "docs", "mlflow", "ray", "rerun", "trackio"):
             assert names(extra) <= names("all") <= names("dev"), extra
         assert all(re.search(r">=|\[", line) for line in lines), extra
-    core = {re.match(r"[\w.-]+", line)[0] for line in PROJECT["dependencies"]}
-    assert core == {"torch", "numpy", "safetensors", "rich", "pillow"}
+    assert core() == {"torch", "numpy", "safetensors", "rich", "pillow"}
     assert all(">=" in line for line in PROJECT["dependencies"])
 
 

@@ -4,10 +4,11 @@ import re
 import numpy as np
 import pytest
 from browser import check_page, look
+from scipy.stats import binomtest
 
 from lrc_jepa.commands import examine
 from lrc_jepa.errors import BadInput
-from lrc_jepa.evaluate.stats import bootstrap_difference, mcnemar, wilson
+from lrc_jepa.evaluate.stats import bootstrap_difference, fair_coin, mcnemar, wilson
 from lrc_jepa.report.page import write_page
 from lrc_jepa.rows import append_rows, read_rows
 
@@ -31,6 +32,14 @@ def test_mcnemar_is_the_exact_binomial_test():
     assert (found.both, found.only_first, found.only_second, found.neither) == (10, 8, 2, 5)
     assert found.p_value == pytest.approx(2 * (1 + 10 + 45) / 1024)
     assert mcnemar([True], [True]).p_value == 1.0
+
+
+def test_the_exact_test_is_scipys():
+    for throws in (*range(1, 41), 150, 1001, 3000):
+        for heads in {*range(0, throws + 1, max(1, throws // 40)), throws // 2, throws}:
+            known = binomtest(heads, throws, 0.5).pvalue
+            assert fair_coin(heads, throws) == pytest.approx(known, rel=1e-9, abs=1e-300), (heads, throws)
+    assert fair_coin(0, 0) == 1.0
 
 
 def test_rows_survive_a_torn_line(tmp_path):

@@ -1,6 +1,7 @@
 """`lrc sweep`: every combination once, whatever fails, whatever stops it, one beside the other or after it."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -21,10 +22,11 @@ from lrc_jepa.envs.collect import command_of
 from lrc_jepa.errors import BadInput, Terminated
 from lrc_jepa.evaluate.kept import append_kept, read_kept
 from lrc_jepa.evaluate.stats import seeded_difference
-from lrc_jepa.jobs import places
+from lrc_jepa.jobs import places, ray_cluster
 from lrc_jepa.jobs.clock import Clock, duration
 from lrc_jepa.jobs.executors import Here, Processes
 from lrc_jepa.jobs.job import Ended, Job
+from lrc_jepa.jobs.places import Place
 from lrc_jepa.jobs.schedule import run_jobs
 from lrc_jepa.sweeps import works
 from lrc_jepa.sweeps.grid import SweepArgs, cells_of, jobs_of, of_words, parts_of
@@ -345,6 +347,17 @@ def test_jobs_wait_for_those_they_need_and_a_failure_reaches_only_those(executor
     assert failures == {"b": "b is bad", "e": "it needs b, which failed"}
     order = log.read_text()
     assert sorted(order) == list("acdf") and order.index("a") < order.index("c") < order.index("d")
+
+
+def test_where_a_process_has_no_list_of_its_processors_all_count(tmp_path, here, monkeypatch):
+    """macOS has no such call: jobs have all processors there are, also those of a cluster that is this machine."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 2, 5}, raising=False)
+    assert Place().slots == ray_cluster._here()["num_cpus"] == 3
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    assert (Place().slots, Place(threads=4).slots, Place(threads=8).slots) == (6, 1, 1)
+    assert ray_cluster._here()["num_cpus"] == 6
+    assert sweep.work(SweepArgs(**SMALL, datasets=tmp_path / "d", out=tmp_path / "s", dry_run=True))["jobs"]
 
 
 def test_a_damaged_run_is_named_and_the_rest_goes_on_and_a_dry_run_writes_nothing(

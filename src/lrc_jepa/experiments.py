@@ -61,3 +61,12 @@ EXPERIMENTS: Table[Experiment] = Table(
         "kept": _shown("kept"),
     },
 )
+
+
+def load_kinds() -> None:
+    """Make every kind of row known, those of installed packages too, by loading what shows them.
+
+    To be called before the rows of a page are read; a page loads the same modules for its sections anyway.
+    """
+    for experiment in EXPERIMENTS.values():
+        import_module(experiment.shows)

@@ -19,6 +19,9 @@ def ahead_of_others(asked: bool) -> Iterator[bool]:
     All threads: one that waits for a processor while it holds the interpreter, as that of the log may, holds up the
     loop as well. Processes and threads that are started meanwhile do not inherit it: planning must not hold up the loop.
     """
+    if asked and not hasattr(os, "SCHED_RESET_ON_FORK"):  # Linux alone has it
+        warn("this system gives no real-time priority: what else runs here may hold the loop up")
+        asked = False
     if not asked:
         yield False
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import resource
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
+
+STATM = Path("/proc/self/statm")
+"""What Linux says of this process's memory, in pages."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,8 @@ def peak_bytes(work: Callable[[], Any]) -> int:
 
 def resident_mb() -> float:
     """Memory that this process holds now, without mapped files (its peak, where the system does not tell)."""
-    status = Path("/proc/self/statm")
-    if status.exists():
-        _, resident, mapped, *_ = map(int, status.read_text().split())
+    if STATM.exists():
+        _, resident, mapped, *_ = map(int, STATM.read_text().split())
         return (resident - mapped) * os.sysconf("SC_PAGE_SIZE") / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, others kilobytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20

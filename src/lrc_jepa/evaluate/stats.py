@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest
 
 Z95 = 1.959963984540054
 
@@ -23,6 +22,15 @@ def wilson(successes: int, trials: int, z: float = Z95) -> tuple[float, float]:
     centre = (p + z**2 / (2 * trials)) / shrink
     half = z / shrink * math.sqrt(p * (1 - p) / trials + z**2 / (4 * trials**2))
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def fair_coin(heads: int, throws: int) -> float:
+    """The exact two-sided binomial test: how often a fair coin falls as unevenly as this, or more so.
+
+    Both tails are the same, and where the halves are even every outcome is in one of them.
+    """
+    fewer = min(heads, throws - heads)
+    return min(1.0, 2 * sum(math.comb(throws, k) for k in range(fewer + 1)) / 2**throws)
 
 
 @dataclass(frozen=True)
@@ -43,9 +51,8 @@ def mcnemar(first: list[bool], second: list[bool]) -> Paired:
     only_first = sum(a and not b for a, b in pairs)
     only_second = sum(b and not a for a, b in pairs)
     differ = only_first + only_second
-    p = binomtest(only_first, differ, 0.5).pvalue if differ else 1.0
     both = sum(a and b for a, b in pairs)
-    return Paired(both, only_first, only_second, len(pairs) - both - differ, float(p))
+    return Paired(both, only_first, only_second, len(pairs) - both - differ, fair_coin(only_first, differ))
 
 
 @dataclass(frozen=True)

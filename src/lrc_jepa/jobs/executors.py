@@ -24,6 +24,13 @@ TAIL = 4096  # bytes at the end of a log in which its last line is looked for
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
+def cores() -> int:
+    """The processors that this process may use; all there are, where the system keeps no list of its own for each."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 class Executor(Protocol):
     """Where jobs run, and how many at a time."""
 

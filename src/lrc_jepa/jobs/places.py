@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from lrc_jepa.bounds import Count, Natural, NonNegative
-from lrc_jepa.jobs.executors import Executor, Here, Processes
+from lrc_jepa.jobs.executors import Executor, Here, Processes, cores
 from lrc_jepa.jobs.ray_cluster import RayCluster, Share, connected
 
 
@@ -29,7 +28,7 @@ class Place:
     @property
     def slots(self) -> int:
         """Jobs at a time on this machine."""
-        return self.jobs or max(1, len(os.sched_getaffinity(0)) // self.threads)
+        return self.jobs or max(1, cores() // self.threads)
 
     @contextmanager
     def executor(self, folder: Path) -> Iterator[Executor]:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from lrc_jepa.errors import BadInput
 from lrc_jepa.extras import later
-from lrc_jepa.jobs.executors import log_of, reason, start
+from lrc_jepa.jobs.executors import cores, log_of, reason, start
 from lrc_jepa.jobs.job import Ended, Job
 
 ray = later("ray", "a Ray cluster")
@@ -91,8 +91,7 @@ def connected(address: str, share: Share) -> Iterator[int]:
 
 def _here() -> dict[str, Any]:
     """A cluster of this machine: its cores, and no page in the browser."""
-    cores = len(os.sched_getaffinity(0))
-    return {"num_cpus": cores, "object_store_memory": STORE, "include_dashboard": False}
+    return {"num_cpus": cores(), "object_store_memory": STORE, "include_dashboard": False}
 
 
 @contextmanager

@@ -16,14 +16,19 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.kept import wanted
+from lrc_jepa.extras import later
 from lrc_jepa.names import percent
-from lrc_jepa.report import figures
-from lrc_jepa.report.canvas import Drawing
 from lrc_jepa.report.tables import Table
+
+if TYPE_CHECKING:
+    from lrc_jepa.report import figures
+    from lrc_jepa.report.canvas import Drawing
+else:
+    figures = later("lrc_jepa.report.figures", "a figure")
 
 Line = dict[str, Any]
 PLACE = re.compile(r"(<!-- results(?: of (\w+))?:(.*?)-->\n)(.*?)(<!-- end of results -->)", re.DOTALL)

@@ -15,7 +15,7 @@ from lrc_jepa.console import warn
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.acted import Acted, acted
 from lrc_jepa.evaluate.run_rows import RunRows, check_shown, read_folder, read_runs
-from lrc_jepa.experiments import EXPERIMENTS
+from lrc_jepa.experiments import EXPERIMENTS, load_kinds
 from lrc_jepa.files import write_bytes
 from lrc_jepa.names import file_name
 from lrc_jepa.report.tables import Section
@@ -95,6 +95,7 @@ def write_page(runs: Sequence[Path], out: Path, also: Sequence[Path] = ()) -> Pa
     runs = list({run.resolve(): run for run in runs}.values())  # one named twice is shown once
     trained = check_shown(runs, also)
     loose = [*(run for run in runs if run not in trained), *also]
+    load_kinds()
     sources = read_runs(trained) + [read_folder(folder) for folder in loose]
     misfits = [misfit for source in sources for misfit in source.misfits]
     for misfit in misfits:

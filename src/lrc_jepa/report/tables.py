@@ -7,12 +7,14 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lrc_jepa import console, names
 from lrc_jepa.evaluate.run_rows import number
 from lrc_jepa.records import Variant
-from lrc_jepa.report.canvas import Drawing
+
+if TYPE_CHECKING:
+    from lrc_jepa.report.canvas import Drawing  # a table alone needs nothing to draw with
 
 
 @dataclass(frozen=True)

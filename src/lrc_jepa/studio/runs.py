@@ -12,6 +12,7 @@ import numpy as np
 
 from lrc_jepa.errors import BadInput
 from lrc_jepa.evaluate.run_rows import described, read_runs
+from lrc_jepa.experiments import load_kinds
 from lrc_jepa.lines import from_line
 from lrc_jepa.locks import held
 from lrc_jepa.report.canvas import Drawing, colour
@@ -121,6 +122,7 @@ class Runs(Part):
     def on_report(self) -> Answers:
         """Films and figures of the chosen runs, as the report has them."""
         known = self.known()
+        load_kinds()
         sources = read_runs([known[name] for name in self._chosen if name in known])
         yield {"tell": "runs.report", "views": len(sources)}
         for source in sources:
