@@ -4,7 +4,6 @@ import re
 import shlex
 from pathlib import Path
 
-import numpy as np
 import pytest
 from test_help import understood
 
@@ -60,7 +59,6 @@ def test_python_runs(page, run, store, tmp_path, monkeypatch):
         (tmp_path / place).parent.mkdir(parents=True)
         (tmp_path / place).symlink_to(what)
     monkeypatch.chdir(tmp_path)
-    picture = np.zeros((96, 96, 3), np.uint8)
-    names: dict = {"__name__": "page", "goal": picture, "frame": picture + 90}  # README's reader has them
+    names: dict = {"__name__": "page"}
     for block in blocks(page, "python"):
         exec(compile(block, str(page), "exec"), names)
