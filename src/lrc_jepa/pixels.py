@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -23,3 +25,9 @@ def to_bytes(frames: Array) -> Frames:
 def pictures(frames: Tensor) -> Frames:
     """(...,3,h,w) in [0, 1], as models decode them -> (...,h,w,3) uint8."""
     return to_bytes(frames.movedim(-3, -1).cpu().numpy())
+
+
+def in_parts(frames: Tensor, most: int) -> Sequence[Tensor]:
+    """(B, ...) -> at most so many frames at a time on a CPU, as its caches hold them, and all together elsewhere."""
+    whole = frames.device.type != "cpu" or torch.compiler.is_compiling()
+    return [frames] if whole else frames.split(most)

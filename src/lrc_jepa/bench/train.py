@@ -25,8 +25,10 @@ from lrc_jepa.data.synthetic import synthetic_store
 from lrc_jepa.device import pick_device
 from lrc_jepa.evaluate.clocks import alternate, peak_bytes
 from lrc_jepa.evaluate.run_rows import busy
+from lrc_jepa.models.linear import Linear
 from lrc_jepa.objectives.sigreg import sigreg, sigreg_reference
 from lrc_jepa.recipes import get_recipe
+from lrc_jepa.training.allocator import memory_kept
 from lrc_jepa.training.assemble import Pieces, assemble
 from lrc_jepa.training.distributed import launch, team
 from lrc_jepa.training.feed import Feed
@@ -92,7 +94,8 @@ class Steps:
 
     def __call__(self, count: int) -> None:
         """Take `count` steps."""
-        with closing(self.feed.batches(self.done, self.done + count)) as batches:
+        coming = self.feed.batches(self.done, self.done + count)
+        with memory_kept(self.pieces.device), closing(coming) as batches:
             for clip in batches:
                 train_step(self.pieces, clip, self.done)
                 self.done += 1
@@ -143,14 +146,14 @@ def _compare(config: RunConfig, store: Store, steps: int) -> dict[str, Any]:
 def bench_products(pieces: Pieces, rounds: int = 10) -> dict[str, float]:
     """What a step of the same arithmetic takes at least: its matrix products, at the rate of a large one.
 
-    seconds = (2 · multiplications of forward and backward) / (rate of an (N, W) @ (W, 4W) product), where W is the
+    seconds = (2 · multiplications of forward and backward) / (rate of N rows through Linear(W, 4W)), where W is the
     encoder's width and N is large. All that is no matrix product comes on top.
     """
     config, width = pieces.config, pieces.config.model.encoder.width
     count = operations(config, deepcopy(pieces.model), config.train.batch_size)
-    rows, weights = torch.randn(MANY_TOKENS, width), torch.randn(width, 4 * width)
-    out = rows.new_empty(MANY_TOKENS, 4 * width)
-    wall = alternate({"product": partial(torch.mm, rows, weights, out=out)}, rounds)["product"].wall
+    large, rows = Linear(width, 4 * width), torch.randn(MANY_TOKENS, width)
+    with memory_kept(pieces.device):
+        wall = alternate({"product": partial(large, rows)}, rounds)["product"].wall
     rate = 2 * MANY_TOKENS * width * 4 * width / wall
     return {"gflop": count / 1e9, "gflops": rate / 1e9, "seconds": count / rate}
 
@@ -158,7 +161,7 @@ def bench_products(pieces: Pieces, rounds: int = 10) -> dict[str, float]:
 def bench_micro(store: Store) -> dict[str, Any]:
     """The micro step of LRC-JEPA and of LWM, the plain step, and the loader alone."""
     config = get_recipe("tworoom-lrc-micro")
-    figures = _compare(config, store, steps=2)
+    figures = _compare(config, store, steps=10)
     ours, plain = figures["lrc"], figures["plain_lrc"]
     pieces = assemble(config, store, Path("unused"), torch.device("cpu"))
     return {

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrc_jepa.collective import total, world_size
+from lrc_jepa.models.linear import Linear
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -27,10 +28,10 @@ class MultiHeadAttention(nn.Module):
         if width % heads:
             raise ValueError(f"{heads} heads do not divide a width of {width}")
         self.heads = heads
-        self.q = nn.Linear(width, width)
-        self.k = nn.Linear(width, width)
-        self.v = nn.Linear(width, width)
-        self.out = nn.Linear(width, width)
+        self.q = Linear(width, width)
+        self.k = Linear(width, width)
+        self.v = Linear(width, width)
+        self.out = Linear(width, width)
 
     def forward(self, query: Tensor, context: Tensor) -> Tensor:
         """(B, n, w), (B, m, w) -> (B, n, w)."""
@@ -49,7 +50,7 @@ class Mlp(nn.Sequential):
     """Linear-GELU-Linear."""
 
     def __init__(self, width: int, hidden: int) -> None:
-        super().__init__(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
+        super().__init__(Linear(width, hidden), nn.GELU(), Linear(hidden, width))
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -95,7 +96,7 @@ class Projector(nn.Sequential):
     """
 
     def __init__(self, width: int, hidden: int, out: int) -> None:
-        super().__init__(nn.Linear(width, hidden), BatchNorm(hidden), nn.GELU(), nn.Linear(hidden, out))
+        super().__init__(Linear(width, hidden), BatchNorm(hidden), nn.GELU(), Linear(hidden, out))
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., w) -> (..., out); the batch statistics run over all leading axes."""
@@ -112,8 +113,8 @@ class CausalAttention(nn.Module):
         inner = heads * head_dim
         self.heads, self.dropout = heads, dropout
         self.norm = nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * inner, bias=False)
-        self.out = nn.Sequential(nn.Linear(inner, width), nn.Dropout(dropout))
+        self.qkv = Linear(width, 3 * inner, bias=False)
+        self.out = nn.Sequential(Linear(inner, width), nn.Dropout(dropout))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B, k, w) -> (B, k, w); position i sees positions 0..i, or those that mask (k, k) allows."""
@@ -130,10 +131,10 @@ class FeedForward(nn.Sequential):
     def __init__(self, width: int, hidden: int, dropout: float) -> None:
         super().__init__(
             nn.LayerNorm(width),
-            nn.Linear(width, hidden),
+            Linear(width, hidden),
             nn.GELU(),
             nn.Dropout(dropout),
-            nn.Linear(hidden, width),
+            Linear(hidden, width),
             nn.Dropout(dropout),
         )
 
@@ -152,7 +153,7 @@ class AdaLNBlock(nn.Module):
         self.norm = nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
         self.attention = CausalAttention(width, heads, head_dim, dropout)
         self.feed_forward = FeedForward(width, mlp, dropout)
-        self.modulation = nn.Sequential(nn.SiLU(), nn.Linear(width, 6 * width))
+        self.modulation = nn.Sequential(nn.SiLU(), Linear(width, 6 * width))
         nn.init.zeros_(self.modulation[1].weight)  # type: ignore[arg-type]
         nn.init.zeros_(self.modulation[1].bias)  # type: ignore[arg-type]
 

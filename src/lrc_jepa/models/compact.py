@@ -22,6 +22,7 @@ from lrc_jepa.models.base import Model
 from lrc_jepa.models.blocks import Projector
 from lrc_jepa.models.decoder import Decoder
 from lrc_jepa.models.filters import FilterBank
+from lrc_jepa.models.linear import Linear
 from lrc_jepa.models.points import Points
 from lrc_jepa.models.predictor import ActionEncoder, Predictor, ResidualPredictor, build_predictor
 from lrc_jepa.models.proposer import Proposer
@@ -33,7 +34,7 @@ class InverseHead(nn.Sequential):
     """[z_t, z_t+1] -> the action block between them."""
 
     def __init__(self, latent: int, hidden: int, action_dim: int) -> None:
-        super().__init__(nn.Linear(2 * latent, hidden), nn.GELU(), nn.Linear(hidden, action_dim))
+        super().__init__(Linear(2 * latent, hidden), nn.GELU(), Linear(hidden, action_dim))
 
 
 class Retold(nn.Sequential):
@@ -41,11 +42,11 @@ class Retold(nn.Sequential):
 
     def __init__(self, latent: int, hidden: int, width: int) -> None:
         super().__init__(
-            nn.Linear(latent, hidden),
+            Linear(latent, hidden),
             nn.GELU(),
-            nn.Linear(hidden, hidden),
+            Linear(hidden, hidden),
             nn.GELU(),
-            nn.Linear(hidden, width),
+            Linear(hidden, width),
         )
 
 
@@ -139,7 +140,7 @@ class Compact(Model):
 
         def build(width: int) -> Adapter:
             plain = model.predictor.kind != "transformer"
-            encoder = nn.Linear(width, widest) if plain else self._action_encoder(model, width)
+            encoder = Linear(width, widest) if plain else self._action_encoder(model, width)
             return Adapter(width, encoder, self._inverse_head(model, width))
 
         return Adapters({name: w * config.clip.frameskip for name, w in config.adapters.items()}, build)

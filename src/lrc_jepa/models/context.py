@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from lrc_jepa.config import ContextConfig
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models.blocks import Mlp, MultiHeadAttention
+from lrc_jepa.models.linear import Linear
 
 
 class Context(nn.Module):
@@ -21,7 +22,7 @@ class Context(nn.Module):
         if config.projection == "identity" and token_width != width:
             raise BadInput(f"an identity W_u needs equal widths, not {token_width} and {width}")
         linear = config.projection == "linear"
-        self.project = nn.Linear(token_width, width) if linear else nn.Identity()
+        self.project = Linear(token_width, width) if linear else nn.Identity()
         self.queries = nn.Parameter(torch.randn(config.queries, width) * 0.02)
         self.norm_query = nn.LayerNorm(width)
         self.norm_tokens = nn.LayerNorm(width)

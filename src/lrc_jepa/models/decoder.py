@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from lrc_jepa.config import DecoderConfig
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models.blocks import CrossBlock
+from lrc_jepa.models.linear import Linear
 
 
 def unpatchify(patches: Tensor, patch: int, side: int) -> Tensor:
@@ -28,12 +29,12 @@ class Decoder(nn.Module):
         self.patch, self.image_size, self.stop_gradient = config.patch, image_size, config.stop_gradient
         patches = (image_size // config.patch) ** 2
         self.queries = nn.Parameter(torch.randn(1, patches, config.width) * 0.02)
-        self.project = nn.Linear(latent, config.width)
+        self.project = Linear(latent, config.width)
         self.blocks = nn.ModuleList(
             CrossBlock(config.width, config.heads, config.mlp) for _ in range(config.layers)
         )
         self.norm = nn.LayerNorm(config.width)
-        self.head = nn.Linear(config.width, config.patch * config.patch * 3)
+        self.head = Linear(config.width, config.patch * config.patch * 3)
 
     def forward(self, z: Tensor, u: Tensor) -> Tensor:
         """(B, N, D), (B, Q, D) -> (B, 3, h, w) in normalised pixels."""

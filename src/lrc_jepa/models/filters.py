@@ -10,6 +10,7 @@ from lrc_jepa.collective import total, world_size
 from lrc_jepa.config import EncoderConfig
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models.blocks import BatchNorm
+from lrc_jepa.models.linear import Linear
 
 SIDE, WIDTH, STRIDE = 32, 9, 2  # of the picture that is filtered, of a filter, and between two places of it
 SEED = 0
@@ -72,9 +73,9 @@ class FilterBank(nn.Module):
             raise BadInput("an encoder of the kind filters needs encoder.stem, the number of them")
         self.cells = config.side // config.patch
         self.filters = Filters(config.stem, self.cells)
-        self.part = nn.Linear(config.stem, config.width)
+        self.part = Linear(config.stem, config.width)
         self.positions = nn.Parameter(torch.zeros(1, self.cells**2, config.width))
-        self.whole = nn.Linear(self.filters.width, config.width)
+        self.whole = Linear(self.filters.width, config.width)
         nn.init.trunc_normal_(self.positions, std=0.02)
 
     def forward(self, pixels: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from lrc_jepa.config import EncoderConfig
 from lrc_jepa.errors import BadInput
+from lrc_jepa.models.linear import Linear
 
 
 class ResidualBlock(nn.Module):
@@ -49,7 +50,7 @@ class Impala(nn.Module):
             )
         channels = (3, config.stem, 2 * config.stem, 2 * config.stem)
         self.stacks = nn.Sequential(*(_stack(a, b) for a, b in pairwise(channels)))
-        self.project = nn.Linear(channels[-1] * (config.side // 8) ** 2, config.width)
+        self.project = Linear(channels[-1] * (config.side // 8) ** 2, config.width)
         self.norm = nn.LayerNorm(config.width)
 
     def forward(self, pixels: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from lrc_jepa.config import PredictorConfig, RunConfig
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models.base import Model
 from lrc_jepa.models.blocks import BatchNorm, CausalAttention, FeedForward
+from lrc_jepa.models.linear import Linear
 from lrc_jepa.types import Clip, Outputs, Spec
 
 
@@ -78,9 +79,9 @@ class PatchModel(Model):
             frameskip=clip.frameskip,
             image_size=model.encoder.image_size,
         )
-        self.action_encoder = nn.Linear(self.spec.action_dim, channels)
+        self.action_encoder = Linear(self.spec.action_dim, channels)
         self.proprio_encoder = (
-            nn.Sequential(BatchNorm(model.proprio_dim, affine=False), nn.Linear(model.proprio_dim, channels))
+            nn.Sequential(BatchNorm(model.proprio_dim, affine=False), Linear(model.proprio_dim, channels))
             if model.proprio
             else None
         )

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from lrc_jepa.config import EncoderConfig
 from lrc_jepa.errors import BadInput
+from lrc_jepa.pixels import in_parts
 
 SIDE, WIDTH = 32, 5  # of the small copy that is filtered, and of a filter
 SEED = 0
@@ -19,7 +20,7 @@ POWERS = (2, 4)  # of an answer: all of a thing that fits, and, squared once mor
 MOMENTS = 6  # numbers of each filter and power
 TINT = 0.5  # how much a filter asks for a colour, where it asks 1 for a form
 FAINT = 0.02  # what an answer is weighed against: where nothing answers the middle is that of the picture
-CACHED = 16  # frames that are filtered at a time on a CPU
+FILTERED = 16  # frames that are filtered at a time on a CPU
 CALIBRATED = 8192  # frames of the data, at most
 LOUDEST = 16.0  # of what is seen, whose variance is 1 in the mean: a frame unlike all others is no more than strange
 FLOOR = 1e-4  # under standard deviations and variances: what does not vary stays quiet
@@ -92,9 +93,7 @@ class Points(nn.Module):
         return torch.cat([x, y, xx - x * x, yy - y * y, xy - x * y, (mass + FAINT) ** (1 / power)], dim=1)
 
     def _seen(self, copies: Tensor) -> Tensor:
-        """`answers`, on a CPU a few frames at a time, which its cache holds."""
-        whole = copies.device.type != "cpu" or torch.compiler.is_compiling()
-        return torch.cat([self.answers(part) for part in ([copies] if whole else copies.split(CACHED))])
+        return torch.cat([self.answers(part) for part in in_parts(copies, FILTERED)])
 
     @torch.no_grad()
     def calibrate(self, copies: Tensor) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from lrc_jepa.config import PredictorConfig
 from lrc_jepa.models.blocks import AdaLNBlock
+from lrc_jepa.models.linear import Linear
 
 
 class ActionEncoder(nn.Sequential):
@@ -17,10 +18,10 @@ class ActionEncoder(nn.Sequential):
 
     def __init__(self, action_dim: int, channels: int, width: int) -> None:
         super().__init__(
-            nn.Linear(action_dim, channels),
-            nn.Linear(channels, 4 * width),
+            Linear(action_dim, channels),
+            Linear(channels, 4 * width),
             nn.SiLU(),
-            nn.Linear(4 * width, width),
+            Linear(4 * width, width),
         )
 
 
@@ -51,10 +52,10 @@ class ProjectedPredictor(nn.Module):
 
     def __init__(self, config: PredictorConfig, latent: int, history: int) -> None:
         super().__init__()
-        self.enter = nn.Linear(latent, config.width)
-        self.condition = nn.Linear(latent, config.width)
+        self.enter = Linear(latent, config.width)
+        self.condition = Linear(latent, config.width)
         self.core = Predictor(config, config.width, history)
-        self.leave = nn.Linear(config.width, latent)
+        self.leave = Linear(config.width, latent)
 
     def forward(self, z: Tensor, actions: Tensor) -> Tensor:
         """(B, k, D), (B, k, D) -> (B, k, D)."""
@@ -86,8 +87,8 @@ class ResidualPredictor(nn.Module):
         self.history = history
         seen = history * (latent + action_dim)
         widths = [seen] + [config.mlp] * config.layers
-        hidden = [part for pair in pairwise(widths) for part in (nn.Linear(*pair), nn.GELU())]
-        self.change = nn.Sequential(*hidden, nn.Linear(widths[-1], latent))
+        hidden = [part for pair in pairwise(widths) for part in (Linear(*pair), nn.GELU())]
+        self.change = nn.Sequential(*hidden, Linear(widths[-1], latent))
 
     def forward(self, z: Tensor, actions: Tensor) -> Tensor:
         """(B, k, D), (B, k, A) -> (B, k, D) for any k; position i sees only the `history` frames up to i."""

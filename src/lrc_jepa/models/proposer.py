@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lrc_jepa.models.linear import Linear
+
 
 class Proposer(nn.Module):
     """a_t = MLP(s_t, z_t+n - z_t, n): the block that leaves frame t in episodes that are at z_t+n after n blocks.
@@ -18,13 +20,13 @@ class Proposer(nn.Module):
         super().__init__()
         self.seen, self.reach = seen, reach
         self.layers = nn.Sequential(
-            nn.Linear(state + seen + reach, hidden),
+            Linear(state + seen + reach, hidden),
             nn.GELU(),
-            nn.Linear(hidden, hidden),
+            Linear(hidden, hidden),
             nn.GELU(),
-            nn.Linear(hidden, hidden),
+            Linear(hidden, hidden),
             nn.GELU(),
-            nn.Linear(hidden, action_dim),
+            Linear(hidden, action_dim),
         )
 
     def forward(self, states: Tensor, goals: Tensor, left: Tensor) -> Tensor:

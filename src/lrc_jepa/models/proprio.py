@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from lrc_jepa.errors import BadInput
+from lrc_jepa.models.linear import Linear
 
 
 class Proprioception(nn.Module):
@@ -58,7 +59,7 @@ class Beside(nn.Module):
     def __init__(self, of_z: nn.Module, latent: int, width: int) -> None:
         super().__init__()
         self.of_z, self.latent = of_z, latent
-        self.of_proprio = nn.Linear(latent + width, width)
+        self.of_proprio = Linear(latent + width, width)
 
     def forward(self, states: Tensor) -> Tensor:
         """(..., D) -> (..., D)."""

@@ -18,6 +18,7 @@ from lrc_jepa.errors import BadInput
 from lrc_jepa.extras import need
 from lrc_jepa.models.base import Model
 from lrc_jepa.models.blocks import FeedForward, MultiHeadAttention
+from lrc_jepa.models.linear import Linear
 from lrc_jepa.types import Clip, Outputs, Spec
 
 EXACT = 6  # slots up to which all orders are tried at once, on the device
@@ -64,15 +65,15 @@ class SlotAttention(nn.Module):
         self.start = nn.Parameter(torch.randn(1, config.count, width))
         self.project = nn.Sequential(
             nn.LayerNorm(token_width),
-            nn.Linear(token_width, token_width),
+            Linear(token_width, token_width),
             nn.GELU(),
-            nn.Linear(token_width, width),
+            Linear(token_width, width),
             nn.LayerNorm(width),
         )
         self.norm = nn.LayerNorm(width)
-        self.q = nn.Linear(width, width, bias=False)
-        self.k = nn.Linear(width, width, bias=False)
-        self.v = nn.Linear(width, width, bias=False)
+        self.q = Linear(width, width, bias=False)
+        self.k = Linear(width, width, bias=False)
+        self.v = Linear(width, width, bias=False)
         self.cell = nn.GRUCell(width, width)
         self.mlp = FeedForward(width, config.mlp, 0.0)
 
@@ -109,11 +110,11 @@ class SlotDecoder(nn.Module):
         super().__init__()
         self.positions = nn.Parameter(torch.randn(1, 1, patches, width) * 0.02)
         self.paint = nn.Sequential(
-            nn.Linear(width, hidden),
+            Linear(width, hidden),
             nn.GELU(),
-            nn.Linear(hidden, hidden),
+            Linear(hidden, hidden),
             nn.GELU(),
-            nn.Linear(hidden, token_width + 1),
+            Linear(hidden, token_width + 1),
         )
 
     def forward(self, slots: Tensor) -> Tensor:
@@ -150,12 +151,12 @@ class SlotPredictor(nn.Module):
         super().__init__()
         self.mask_token = nn.Parameter(torch.randn(width) * 0.02)
         self.times = nn.Parameter(torch.randn(history + 1, 1, width))
-        self.identity = nn.Linear(width, width)
+        self.identity = Linear(width, width)
         self.blocks = nn.ModuleList(
             SlotBlock(width, config.heads, config.mlp, config.dropout) for _ in range(config.layers)
         )
         self.norm = nn.LayerNorm(width)
-        self.out = nn.Linear(width, width)
+        self.out = Linear(width, width)
 
     def forward(self, past: Tensor, actions: Tensor, hidden: Tensor | None = None) -> Tensor:
         """Slots (B,k,S,D), encoded blocks (B,k,D), hidden (B,S) bool -> slots of all k+1 frames.
@@ -205,7 +206,7 @@ class SlotModel(Model):
         )
         patches = (model.encoder.side // model.encoder.patch) ** 2
         self.slots = SlotAttention(model.slots, model.encoder.width, model.latent)
-        self.action_encoder = nn.Linear(self.spec.action_dim, model.latent)
+        self.action_encoder = Linear(self.spec.action_dim, model.latent)
         self.predictor = SlotPredictor(model.predictor, model.latent, clip.history)
         self.decoder = SlotDecoder(model.latent, model.slots.decoder, patches, model.encoder.width)
 

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from lrc_jepa.config import EncoderConfig
 from lrc_jepa.errors import BadInput
 from lrc_jepa.models.blocks import EncoderBlock
+from lrc_jepa.pixels import in_parts
 
 # Statistics of ImageNet's training pixels, the field's customary normalisation.
 PIXEL_MEAN = (0.485, 0.456, 0.406)
 PIXEL_STD = (0.229, 0.224, 0.225)
-CACHED = 16  # frames that are resized at a time on a CPU
+RESIZED, EMBEDDED = 16, 64  # frames that are resized, and embedded, at a time on a CPU
 
 
 class Pixels(nn.Module):
@@ -37,12 +38,11 @@ class Pixels(nn.Module):
         return torch.addcmul(-self.mean / self.std, frames.to(self.mean.dtype), 1 / (255 * self.std))
 
     def _sized(self, frames: Tensor) -> Tensor:
-        """(..., 3, h, w) uint8 -> (..., 3, resize, resize) floats; on a CPU a few frames at a time, which its cache holds."""
-        flat, side = frames.flatten(0, -4), (self.resize, self.resize)
-        whole = flat.device.type != "cpu" or torch.compiler.is_compiling()
+        """(..., 3, h, w) uint8 -> (..., 3, resize, resize) floats."""
+        side = (self.resize, self.resize)
         parts = [
             F.interpolate(part.to(self.mean.dtype), side, mode="bilinear", antialias=True)
-            for part in ([flat] if whole else flat.split(CACHED))
+            for part in in_parts(frames.flatten(0, -4), RESIZED)
         ]
         return torch.cat(parts).unflatten(0, frames.shape[:-3])
 
@@ -95,7 +95,8 @@ class VisionTransformer(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """(B, 3, h, w) normalised -> (B, 1 + patches, width), the class token first."""
-        tokens = self.embed(pixels).flatten(2).transpose(1, 2)  # (B, L, width)
+        grid = torch.cat([self.embed(part) for part in in_parts(pixels, EMBEDDED)])
+        tokens = grid.flatten(2).transpose(1, 2)  # (B, L, width)
         tokens = torch.cat([self.class_token.expand(len(tokens), -1, -1), tokens], dim=1)
         tokens = tokens + self.positions
         for block in self.blocks:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from lrc_jepa.collective import alone, rank, world_size
 from lrc_jepa.errors import BadInput, Interrupted
+from lrc_jepa.training.allocator import memory_kept
 from lrc_jepa.training.assemble import Pieces
 from lrc_jepa.training.checkpoint import list_checkpoints
 from lrc_jepa.training.distributed import all_alive, wait_for_all
@@ -80,6 +81,7 @@ def _steps(pieces: Pieces, start: int, watch: Watcher, saved: Callable[[int], No
     with (
         open_log(pieces, start) as log,
         stop_signals() as stops,
+        memory_kept(pieces.device),
         closing(_batches(pieces, feed, start)) as batches,
     ):
         for done, clip in enumerate(batches, start + 1):

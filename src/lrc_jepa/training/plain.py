@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from lrc_jepa.config import RunConfig
 from lrc_jepa.data.clips import Clips
+from lrc_jepa.models.linear import Linear
 from lrc_jepa.models.vit import PIXEL_MEAN, PIXEL_STD
 from lrc_jepa.objectives.sigreg import sigreg_reference
 
@@ -47,6 +48,9 @@ class PlainStep:
     def __init__(self, config: RunConfig, model: Any, clips: Clips) -> None:
         """Of the `model` only its parts are used, by their names."""
         self.config, self.model = config, model
+        for module in model.modules():
+            if isinstance(module, Linear):
+                module.__class__ = nn.Linear  # type: ignore[assignment]
         self.optimizer = torch.optim.AdamW(
             model.parameters(), lr=config.train.lr, weight_decay=config.train.weight_decay
         )
