@@ -167,20 +167,25 @@ def test_a_goal_may_be_any_picture(place, store):
 
 def test_two_pages_do_not_disturb_each_other_and_a_closed_one_is_forgotten(place):
     studio, address = place
-    before = len(studio.sessions)
+    all_forgotten(studio)  # pages of earlier tests
     with page(address) as first, page(address) as second:
         for socket, x in ((first, 0.2), (second, 0.8)):
             ask(socket, "plan.open", "plan.thought")
             ask(socket, "plan.goal", "plan.thought", handle="agent", x=x, y=0.8)
-        assert len(studio.sessions) == before + 2
+        assert len(studio.sessions) == 2
         for socket, x in ((first, 0.2), (second, 0.8)):
             told = next(a for a in ask(socket, "plan.open", "plan.thought") if a["tell"] == "plan.goal")
             assert np.allclose(told["points"]["agent"], (x, 0.8), atol=0.01)
         second.send(json.dumps({"ask": "plan.act"}))  # and is closed while it acts
+    all_forgotten(studio)
+
+
+def all_forgotten(studio):
+    """Wait until no page is open."""
     limit = time.monotonic() + LIMIT
-    while len(studio.sessions) > before and time.monotonic() < limit:
+    while studio.sessions and time.monotonic() < limit:
         time.sleep(0.05)
-    assert len(studio.sessions) == before
+    assert not studio.sessions
 
 
 def test_models_side_by_side_pursue_one_goal(run):
