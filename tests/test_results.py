@@ -67,6 +67,9 @@ def rows():
     ]
     tested.append({**tested[0], "evaluation": "four", "checkpoint_hash": "another"})
     ranked = {**MEASURED, "kind": "recovery", "metric": "recovery.v1", "source": "real", "candidates": 300}
+    timed = {**MEASURED, "kind": "speed", "metric": "full-planning-time.v2", "planner": {}, "parameters": {}}
+    timed |= {"trajectories": 2, "solves": 2, "frames_encoded": 4, "machine": "a CPU", "load": 0.0}
+    spent = {"seconds": 0.25, "seconds_error": 0.01, "seconds_each": [0.24, 0.26]}
     copied = {"copy_place": 1.0, "copy_rank": 0.0}
     recovered = [
         {**ranked, **copied, "scene": scene, "horizon": horizon, "place": place, "rank": (place - 1) / 300}
@@ -81,6 +84,8 @@ def rows():
         *probes,
         *recovered,
         *tested[::-1],
+        {**timed, "rollouts": {"plain": spent}},
+        {**timed, "rollouts": {"plain": {**spent, "seconds": 9.0}}, "checkpoint_hash": "another"},
         {**altered, "condition": "z shuffled", "psnr_moving": 17.25},
     ]
 
@@ -96,7 +101,10 @@ def test_a_run_is_kept_pair_by_pair(tmp_path, varied):
     assert kept.outcomes == "1110" and kept.strict == {"nearer": "1010"}
     assert kept.references == {"random": "1000"} and kept.minutes == 1.5 and kept.seed == 3
     recalls = {"recall@1.real": 0.5, "recall@5.real": 0.5, "recall@10.real": 1.0, "rank.real": 0.01}
-    assert kept.readings == {"r2_z.p": 0.9, "r_z.p": 0.9877, "moving_db.z shuffled": 17.25, **recalls}
+    assert kept.readings == {
+        **{"r2_z.p": 0.9, "r_z.p": 0.9877, "moving_db.z shuffled": 17.25, "plan_s.plain": 0.25},
+        **recalls,
+    }
     assert kept.stressed == {"blur": {"0": "11101110", "0.5": "10001000"}}  # the seeds of the search in turn
     assert (kept.episodes, kept.factors) == (12, 9)
     assert kept.pairs_hash == "" and kept.pairs == "m"  # rows that do not say which episodes they are of

@@ -28,6 +28,7 @@ from lrc_jepa.records import (
     Probe,
     Record,
     Recovery,
+    Speed,
     Stress,
     Training,
     of_row,
@@ -101,6 +102,9 @@ def _readings(metrics: list[Row], records: Sequence[Record], checkpoint: str) ->
     for altered in only(Intervention, records):
         if altered.checkpoint_hash == checkpoint and altered.psnr_moving is not None:
             readings[f"moving_db.{altered.condition}"] = altered.psnr_moving
+    for timed in only(Speed, records):
+        if timed.checkpoint_hash == checkpoint:
+            readings |= {f"plan_s.{mode}": spent["seconds"] for mode, spent in timed.rollouts.items()}
     ranked = [row for row in only(Recovery, records) if row.checkpoint_hash == checkpoint]
     for source in sorted({row.source for row in ranked}):
         recalls = summarize_recovery(ranked, source, max(row.horizon for row in ranked))["model"]

@@ -50,7 +50,8 @@ class Kept(Record):
     """Outcomes at each level of each stress (`lrc stress`), on pairs of its own, repetition by repetition."""
     readings: dict[str, float] = field(default_factory=dict)
     """Health at the last step; Pearson r of linear probes as `r_STREAM.QUANTITY`; decibels over the pixels
-    that change, of frames rebuilt from altered streams, as `moving_db.CONDITION`."""
+    that change, of frames rebuilt from altered streams, as `moving_db.CONDITION`; seconds of planning for a whole
+    trajectory by the paper's search, as `plan_s.ROLLOUT`."""
     config_hash: str = ""
     """Of its configuration."""
     checkpoint_hash: str = ""
