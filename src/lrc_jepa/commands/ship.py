@@ -29,13 +29,15 @@ class ShipArgs:
     """What it is called: lrc_jepa.load(NAME), lrc plan NAME; left out: the run's world."""
     to: Path | None = None
     """Folder of such models; left out: the library's own."""
+    overwrite: bool = False
+    """Take the place of a model of that name."""
 
 
 def work(args: ShipArgs) -> dict[str, Any]:
     """Write it, and say how large it is."""
     run = Run(args.run)
     name = args.name or run.config.world
-    folder = ship(run, name, args.to or shipped.HOME)
+    folder = ship(run, name, args.to or shipped.HOME, overwrite=args.overwrite)
     size = sum(file.stat().st_size for file in folder.iterdir())
     say(f"{name}: {size / 1e6:.2f} MB in {folder}")
     return {"name": name, "folder": str(folder), "bytes": size}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from lrc_jepa.library import fit_widths
 from lrc_jepa.locks import lock
 from lrc_jepa.run import Run
 from lrc_jepa.sweeps.completing import complete, is_done
-from lrc_jepa.sweeps.grid import SweepArgs, cells_of, jobs_of, of_words
+from lrc_jepa.sweeps.grid import Cell, SweepArgs, cells_of, jobs_of, of_words
 from lrc_jepa.sweeps.works import Trained
 from lrc_jepa.training.assemble import check_data
 
@@ -40,7 +40,7 @@ def work(args: SweepArgs) -> dict[str, Any]:
     """Check what can be checked, run the jobs, keep their rows, write the page."""
     cells = cells_of(args)
     jobs = jobs_of(cells)
-    check_fit(jobs)
+    check_fit(cells, jobs)
     if args.dry_run:
         with threads(args.place.threads):
             return foresee(args, jobs)
@@ -71,12 +71,24 @@ def save(args: SweepArgs, jobs: Sequence[Job]) -> dict[str, Any]:
     return {"jobs": len(jobs), "files": files}
 
 
-def check_fit(jobs: Sequence[Job]) -> None:
-    """Refuse datasets that are there and that a run could not be trained on, before anything is done."""
+def check_fit(cells: Mapping[str, Cell], jobs: Sequence[Job]) -> None:
+    """Refuse datasets that are there and are not what was asked for, before anything is done."""
     for job in jobs:
-        if isinstance(job.work, Trained) and job.work.data.exists():
-            store = Store(job.work.data)
-            check_data(fit_widths(job.work.config, store), store)
+        if not isinstance(job.work, Trained) or not job.work.data.exists():
+            continue
+        store, cell = Store(job.work.data), cells[job.name]
+        side, asked = job.work.config.model.encoder.image_size, cell.args.episodes
+        if store.image_size != side:
+            raise BadInput(
+                f"{store.path} has frames of {store.image_size} pixels, {job.name} wants {side}: "
+                "name another folder with --datasets"
+            )
+        if asked and store.episodes != asked:
+            raise BadInput(
+                f"{store.path} has {store.episodes} episodes, and {asked} are asked for: leave --episodes out to take "
+                "what is there, or name another folder with --datasets"
+            )
+        check_data(fit_widths(job.work.config, store), store)
 
 
 def foresee(args: SweepArgs, jobs: Sequence[Job]) -> dict[str, Any]:

@@ -254,5 +254,5 @@ def wanted(lines: Sequence[dict[str, Any]], asked: str, where: str = "results") 
             raise BadInput(f"{where}: kept results have no {name!r}; there is {', '.join(lines[0])}")
         left = [line for line in left if str(line[name]) in values.split(",")]
     if not left:
-        raise BadInput(f"{where}: there are no kept results with{asked.rstrip() or ' anything in them'}")
+        raise BadInput(f"{where}: there are no kept results with {asked.strip() or 'anything in them'}")
     return left

@@ -80,10 +80,10 @@ def _headline(sources: Sequence[RunRows]) -> tuple[Acted | None, Acted | None]:
     return None, None
 
 
-def _title(views: Sequence[RunView]) -> str:
+def _title(views: Sequence[RunView], shown: Sequence[Section]) -> str:
     """What the page is about, in one line."""
     if not views:
-        return "laboratory"
+        return ", ".join(section.title.lower() for section in shown) or "laboratory"
     return "; ".join(view.title for view in views) if len(views) < 4 else f"{len(views)} runs side by side"
 
 
@@ -109,7 +109,7 @@ def write_page(runs: Sequence[Path], out: Path, also: Sequence[Path] = ()) -> Pa
     environment.filters["percent"] = lambda value: f"{100 * value:.1f}%"
     environment.filters["pretty"] = lambda value: json.dumps(value, indent=2)
     text = environment.get_template("page.html").render(
-        title=_title(views),
+        title=_title(views, shown),
         views=views,
         sections=shown,
         misfits=misfits,

@@ -25,10 +25,14 @@ from lrc_jepa.training.checkpoint import save_checkpoint
 LIMIT = 12_000_000  # bytes of all shipped models together
 
 
-def ship(run: Run, name: str, home: Path) -> Path:
+def ship(run: Run, name: str, home: Path, *, overwrite: bool = False) -> Path:
     """Check, and write the folder of a model."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
         raise BadInput(f"{name!r} cannot be the name of a model: use a to z, digits and hyphens")
+    if (home / name).exists() and not overwrite:
+        raise BadInput(
+            f"there is a model {name!r} in {home}: --name gives another name, --overwrite replaces it"
+        )
     if run.config.model.backbone:
         raise BadInput(f"{run.path} stands on a backbone of its own, which would have to come with it")
     check_writable(home)
@@ -92,7 +96,7 @@ def card(name: str, run: Run, line: dict[str, Any], origin: dict[str, str], sha:
 ({line["appearance"]}) with seed {config.train.seed}: {count_parameters(run.model)["total"]:,} parameters.
 
 {table}
-Held-out pairs that are not trivial, criterion and planner of the recipe. Its episodes, to the bit:
+Held-out pairs that are not trivial, criterion and planner of the recipe. Its episodes:
 
     {origin["collect"]}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from lrc_jepa.bounds import Count, Natural, Seed
+from lrc_jepa.bounds import Natural, Seed
 from lrc_jepa.config import RunConfig, RunName
 from lrc_jepa.config_tree import with_value
 from lrc_jepa.data.storage import RAW, Storage
@@ -32,6 +32,7 @@ PARTS = "parts"
 """The entry of a file that lists grids, each with what is its own; the rest of the file is for all of them."""
 WHOLE = {"file", PARTS, "out", "datasets", "results", "place", "save_jobs", "dry_run", "device"}
 """What one of the grids cannot have for itself."""
+COLLECTED = 300  # episodes, where nothing was said
 PLACE = {field.name for field in fields(Place)}
 GROUPS = dict.fromkeys(PLACE, "place.") | {field.name: "frames." for field in fields(Storage)}
 """Groups of options whose names are left out, as on a command line."""
@@ -59,8 +60,8 @@ class SweepArgs:
     """Start-goal pairs, the same for all runs on one dataset; 0: do not plan."""
     lab: tuple[str, ...] = ()
     """Experiments besides planning, such as recover probe intervene."""
-    episodes: Count = 300
-    """Episodes of a dataset that has to be collected."""
+    episodes: Natural = 0
+    """Episodes of each dataset; left out: as many as there are, or 300 where it has to be collected."""
     frames: Unprefixed[Storage] = RAW
     backbone: str = "lrc"
     """The system of this sweep whose run, on the same data and of the same seed, frozen systems stand on."""
@@ -245,7 +246,7 @@ def jobs_of(cells: Mapping[str, Cell]) -> list[Job]:
         looks = named(cell.appearance).fit(cell.world, get_world(cell.world).factors)
         wanted = CollectArgs(
             cell.world,
-            episodes=cell.args.episodes,
+            episodes=cell.args.episodes or COLLECTED,
             size=side,
             appearance=looks.kind,
             factors=looks.factors,

@@ -102,7 +102,7 @@ class Trained(TrainingWork):
         return self.row() is not None or self._made()
 
     def row(self) -> Kept | None:
-        """The kept row of a run that is not here: of the same configuration and data, with as many pairs and readings.
+        """The newest kept row of a run that is not here: of the same configuration and data, with as many pairs and readings.
 
         Data that the same command made elsewhere are the same data, whatever their last bits.
         """
@@ -111,15 +111,15 @@ class Trained(TrainingWork):
         config, store = self.fitted, Store(self.data)
         data, collected = store.digest(), command_of(store)
         told = [name for name in self.lab if name != "intervene" or config.model.decoder is not None]
-        same = (
+        same = [
             row
             for row in read_kept(self.kept)
             if (row.config_hash, row.variant) == (config.digest(), changes(config))
             and (row.data_hash == data or (collected and row.collected == collected))
             and len(row.outcomes) == self.pairs
             and tells(row, told)
-        )
-        return next(same, None)
+        ]
+        return same[-1] if same else None
 
     def _made(self) -> bool:
         if not self.data.exists() or not is_trained(self.config, self.data, self.folder):

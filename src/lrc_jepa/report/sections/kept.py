@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lrc_jepa.evaluate.kept import by_group, newest, summarize_kept
+from lrc_jepa.evaluate.kept import TOLD, by_group, newest, summarize_kept
 from lrc_jepa.evaluate.run_rows import RunRows
 from lrc_jepa.evaluate.stats import seeded_difference
 from lrc_jepa.evaluate.studies import grouped
@@ -17,6 +17,7 @@ from lrc_jepa.names import file_name, percent
 from lrc_jepa.records import Kept, only
 from lrc_jepa.report import figures
 from lrc_jepa.report.canvas import Drawing
+from lrc_jepa.report.documents import looks_of
 from lrc_jepa.report.tables import Section, Table
 
 NOTE = (
@@ -34,9 +35,13 @@ def section(sources: Sequence[RunRows]) -> Section | None:
     tables, drawn = list[Table](), dict[str, Drawing]()
     for place, rows in grouped(kept, _place).items():
         lines = summarize_kept(rows)
-        names = _names(lines)
+        names, where = _names(lines), f"{rows[0].world}, {looks_of(lines[0])}"
         stem = file_name(f"kept-{rows[0].world}-{rows[0].appearance}", drawn)
-        tables += [_reached(lines, names, stem), *_compared(rows, names, f"paired-{stem}")]
+        tables += [
+            _reached(lines, names, stem, where),
+            *_read(lines, names, f"read-{stem}", where),
+            *_compared(rows, names, f"paired-{stem}", where),
+        ]
         bars = [figures.Bar.of_kept(name, line) for name, line in zip(names, lines, strict=True)]
         drawn[stem] = figures.success_bars(bars, place)
     return Section("Systems over seeds", NOTE, tables, drawn)
@@ -59,10 +64,10 @@ def _names(lines: Sequence[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _reached(lines: Sequence[dict[str, Any]], names: Sequence[str], stem: str) -> Table:
+def _reached(lines: Sequence[dict[str, Any]], names: Sequence[str], stem: str, where: str) -> Table:
     """Success of each system beside its references, and what else was read of it."""
     criteria = list(dict.fromkeys(name for line in lines for name in line["strict_mean"]))
-    columns = ["system", "steps", "seeds", "success", "95%", "of each seed", *criteria, "random", "replay"]
+    columns = [where, "steps", "seeds", "success", "95%", "of each seed", *criteria, "random", "replay"]
     return Table(
         stem,
         [*columns, "minutes"],
@@ -84,13 +89,25 @@ def _reached(lines: Sequence[dict[str, Any]], names: Sequence[str], stem: str) -
     )
 
 
+def _read(lines: Sequence[dict[str, Any]], names: Sequence[str], stem: str, where: str) -> list[Table]:
+    """What probes, recovery and interventions read of each system, a line for each reading, means over seeds."""
+    told = {
+        name: None for line in lines for name in line["readings"] if name.startswith(tuple(TOLD.values()))
+    }
+    rows = [
+        [name, *("–" if (value := line["readings"].get(name)) is None else f"{value:.3f}" for line in lines)]
+        for name in told
+    ]
+    return [Table(stem, [f"{where}: read", *names], rows)] if rows else []
+
+
 def _outcomes(rows: Sequence[Kept], seeds: Sequence[int]) -> NDArray[np.bool_]:
     """Whether each pair was reached, (seeds, pairs)."""
     by_seed = {row.seed: row.outcomes for row in rows}
     return np.array([[reached == "1" for reached in by_seed[seed]] for seed in seeds])
 
 
-def _compared(rows: Sequence[Kept], names: Sequence[str], stem: str) -> list[Table]:
+def _compared(rows: Sequence[Kept], names: Sequence[str], stem: str, where: str) -> list[Table]:
     """Every two systems on the pairs and seeds they share."""
     lines, named = [], zip(names, by_group(rows), strict=True)
     for (first, mine), (second, others) in itertools.combinations(named, 2):
@@ -113,7 +130,7 @@ def _compared(rows: Sequence[Kept], names: Sequence[str], stem: str) -> list[Tab
             ]
         )
     columns = [
-        "on the same pairs",
+        f"{where}: on the same pairs",
         "seeds",
         "pairs",
         "only the first",
