@@ -12,7 +12,7 @@ from lrc_jepa.console import say
 from lrc_jepa.evaluate.kept import append_kept, keep, read_kept
 from lrc_jepa.folders import check_writable
 from lrc_jepa.names import file_name
-from lrc_jepa.recipes import UNMEASURED, get_recipe, recipe_names
+from lrc_jepa.recipes import UNMEASURED, get_recipe, protocol_of, recipe_names
 from lrc_jepa.records import Kept
 from lrc_jepa.run import Run
 from lrc_jepa.shipped import unpacked
@@ -33,11 +33,11 @@ def changes(config: RunConfig) -> str:
 
 
 def kept_row(run: Run) -> Kept:
-    """What is kept of one run; of a search that has no name it tells what differs from the recipe's."""
+    """What is kept of one run; of a search that is not the run's own it tells what differs from the recipe's."""
     metrics = read_metrics(run.folder / "metrics.jsonl")
     row, planner = keep(run.rows(), metrics, run.store, run.folder)
     config = run.config
-    if row.protocol == "custom":
+    if row.protocol == "custom" or row.protocol != protocol_of(config.plan, config.plan):
         config = dataclasses.replace(config, plan=from_dict(PlanConfig, planner, f"{run.results}: planner"))
     return dataclasses.replace(row, trained=config.clip.episodes, variant=changes(config))
 
