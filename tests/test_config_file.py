@@ -8,6 +8,7 @@ from test_cli import lrc, refused
 from lrc_jepa.commands.train import TrainArgs
 from lrc_jepa.config_tree import to_dict
 from lrc_jepa.errors import BadInput
+from lrc_jepa.files import read_tree
 from lrc_jepa.preparing import read_config
 from lrc_jepa.recipes import get_recipe
 
@@ -43,6 +44,15 @@ def test_yaml_changes_what_it_names_and_options_come_last(tmp_path, capsys):
     assert tree["train"] == {**recipe["train"], "steps": 5, "lr": 0.001}
     assert tree["model"]["context"] == {**recipe["model"]["context"], "queries": 4}
     assert tree["objective"]["weights"]["sigreg"] == 0.1 and tree["system"] == "lrc*"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("5e-4", 5e-4), ("1E-3", 1e-3), ("-2.5e3", -2500.0), (".5e1", 5.0)]
+)
+def test_a_number_in_yaml_is_what_it_is_as_an_option(tmp_path, text, value):
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"number: {text}\ntext: {text}x\nstep: 3e4e\n")
+    assert read_tree(file, "a file") == {"number": value, "text": f"{text}x", "step": "3e4e"}
 
 
 def test_a_runs_own_file_gives_the_runs_own_configuration(run):

@@ -248,7 +248,9 @@ def test_every_kept_row_is_of_a_recipe_as_it_is_today():
         train = replace(config.train, seed=row.seed, steps=row.steps)
         config = replace(config, train=train, clip=replace(config.clip, episodes=row.trained))
         if config.model.backbone:  # in docs/campaign.yaml it stands on the run of lrc beside it
-            below = f"checkpoint:sweeps/campaign/runs/{row.world}-{row.appearance}-lrc-{row.size}-seed{row.seed}"
+            below = (
+                f"checkpoint:sweeps/campaign/runs/{row.world}-{row.appearance}-lrc-{row.size}-seed{row.seed}"
+            )
             config = replace(config, model=replace(config.model, backbone=below))
         assert row.variant or row.config_hash == config.digest(), (row.recipe, row.seed)
         assert (

@@ -69,6 +69,9 @@ def test_what_cannot_be_shipped_is_refused(home, run, tmp_path, capsys, monkeypa
     (bare / "results.jsonl").unlink(missing_ok=True)
     refused("ship", bare, "--to", home, capsys=capsys, match="lrc plan")
     refused("ship", tmp_path / "planned", "--name", "../x", capsys=capsys, match="name of a model")
+    again = ["ship", tmp_path / "planned", "--name", "small", "--to", home]
+    refused(*again, capsys=capsys, match="--overwrite replaces it")
+    assert lrc(*again, "--overwrite", capsys=capsys)[0] == 0
     monkeypatch.setattr(shipping, "LIMIT", 1000)
     refused("ship", tmp_path / "planned", "--to", home, capsys=capsys, match="more than 12")
     (tmp_path / "small").mkdir()  # a folder here comes before a name

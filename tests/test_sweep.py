@@ -287,6 +287,7 @@ def test_parts_of_a_file_have_options_of_their_own(tmp_path):
         (["--lab", "dance"], "no experiment 'dance'"),
         (["--size", "micro"], "frames of 32 pixels"),
         (["--seeds", "-1"], "--seeds"),
+        (["--size", "debug", "--episodes", "30"], "has 12 episodes, and 30 are asked for"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_done(words, match, datasets, tmp_path, capsys):

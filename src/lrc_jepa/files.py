@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,12 +88,20 @@ def read_tree(path: Path, what: str) -> dict[str, Any]:
         return read_json(path, what)
     yaml = need("yaml", "a file in YAML")
     try:
-        value = yaml.safe_load(path.read_text())
+        value = yaml.load(path.read_text(), _plain_yaml(yaml))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise BadInput(f"{what}: {path} cannot be read ({' '.join(str(error).split())})") from None
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
         raise BadInput(f"{what}: {path} does not hold names with values")
     return value
+
+
+def _plain_yaml(yaml: Any) -> Any:
+    """PyYAML's safe loader, for which 5e-4 is a number, as in JSON and in YAML 1.2, and not a text."""
+    loader: Any = type("PlainYaml", (yaml.SafeLoader,), {})
+    number = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
+    loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+.0123456789"))
+    return loader
 
 
 def digest(value: Any) -> str:

@@ -15,6 +15,7 @@ from lrc_jepa.folders import whole_folder
 from lrc_jepa.hub import send
 from lrc_jepa.remote.runs import bucket_of
 from lrc_jepa.sharing.packing import pack, send_as_it_is
+from lrc_jepa.shipped import unpacked
 
 EXAMPLES = (
     "lrc push runs/first owner/tworoom-lrc",
@@ -29,7 +30,7 @@ class PushArgs:
     """What goes where."""
 
     what: Positional[Path]
-    """A run or a dataset."""
+    """A run, one that comes with the library, or a dataset."""
     to: Positional[str]
     """owner/name on a hub, where a dataset goes to its datasets by itself; or a URL such as s3://bucket/name."""
     private: bool = False
@@ -46,20 +47,21 @@ def main(argv: list[str]) -> dict[str, Any]:
         "To any other URL it is sent as it is, without a card, and a run can be resumed from there."
     )
     args = parse(PushArgs, argv, "push", about, examples=EXAMPLES)
+    what = unpacked(args.what)
     if url := bucket_of(args.to):
         if args.out is not None or args.private:
             raise BadInput(f"--out and --private are for a hub; nothing was sent to {url}")
-        send_as_it_is(args.what, url)
+        send_as_it_is(what, url)
         say(f"sent to {url}")
         return {"address": url, "url": url}
     if args.out is not None:
         with whole_folder(args.out) as folder:
-            address = pack(args.what, folder, args.to)
+            address = pack(what, folder, args.to)
         say(f"{args.out} holds what would be sent to {address}")
         return {"address": str(address), "out": str(args.out)}
     need("huggingface_hub", "lrc push")
     with tempfile.TemporaryDirectory(prefix="lrc-push-") as aside:
-        address = pack(args.what, Path(aside), args.to)
+        address = pack(what, Path(aside), args.to)
         where = send(Path(aside), address, private=args.private)
     say(f"sent to {address}: {where}")
     return {"address": str(address), "url": where}

@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from lrc_jepa import shipped
 from lrc_jepa.config import RunConfig
 from lrc_jepa.config_tree import from_dict, to_dict
 from lrc_jepa.data.deployment import Deployment
@@ -225,7 +226,8 @@ def newest_checkpoint(run: Path) -> Path:
         return run
     checkpoints = list_checkpoints(run)
     if not checkpoints:
-        raise BadInput(f"there is no checkpoint under {run}")
+        others = "" if run.exists() else f"; the library brings {', '.join(shipped.names())}"
+        raise BadInput(f"there is no checkpoint under {run}{others}")
     return checkpoints[-1]
 
 
