@@ -489,6 +489,11 @@ def test_a_run_that_has_its_row_is_not_made_again(datasets, tmp_path, here, monk
     for other in ({"pairs": 4}, {"lab": ("probe", "recover")}, {"vary": ("train.lr=0.002",)}):
         told = sweep.work(SweepArgs(**{**asked, **other}, out=tmp_path / "three", dry_run=True))
         assert told["done"] == ["data-tworoom-clean"]
+    append_kept(
+        file, replace(made[0], checkpoint_hash="again")
+    )  # made again elsewhere: the newest counts, as in tables
+    (job, *_) = [job for job in jobs_of(cells_of(SweepArgs(**asked))) if job.work.kind == "run"]
+    assert job.work.row().checkpoint_hash == "again"
     standing = SweepArgs(
         **{**asked, "systems": ("lrc", "dino-wm"), "size": "micro", "datasets": tmp_path / "none"}
     )
