@@ -7,7 +7,7 @@ from importlib import import_module
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs.base import World
 from lrc_jepa.errors import BadInput
-from lrc_jepa.extras import lacking
+from lrc_jepa.extras import here, lacking, unbuilt
 from lrc_jepa.plugins import Table
 
 WORLDS: Table[str | World] = Table(
@@ -20,6 +20,9 @@ WORLDS: Table[str | World] = Table(
     },
 )
 
+SIMULATORS = {"reacher": "dm_control", "cube": "ogbench"}
+"""Packages without a build for every Python, by the world that needs them."""
+
 
 def get_world(name: str) -> World:
     """The world with this name; its simulator is imported only now."""
@@ -28,7 +31,10 @@ def get_world(name: str) -> World:
     try:
         entry = WORLDS[name]
         world: World = import_module(entry).WORLD if isinstance(entry, str) else entry
-    except ModuleNotFoundError as error:
+    except ModuleNotFoundError:
+        simulator = SIMULATORS.get(name, "")
+        if simulator and unbuilt(simulator) and not here(simulator):  # what else is missing would not help
+            error = ModuleNotFoundError(name=simulator)
         raise lacking(error, f"the world {name}") or BadInput(
             f"the world {name} cannot be loaded ({error})"
         ) from None
