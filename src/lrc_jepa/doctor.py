@@ -67,9 +67,10 @@ def route(driver: bool, built_for: str | None) -> Finding:
 
 def install_route(system: str, driver: bool, built_for: str | None) -> Finding:
     """The line of README's table of installs that fits this machine, and what to type."""
-    clone = (CLONE / "pyproject.toml").is_file()
-    extras = install_extra("lab")
-    pinned = extras.replace("install", "install -c constraints.txt", 1) if clone else extras
+    extras = pinned = install_extra("lab")
+    if (CLONE / "constraints.txt").is_file():
+        versions = "constraints.txt" if Path.cwd() == CLONE else CLONE / "constraints.txt"
+        pinned = extras.replace("install", f"install -c {versions}", 1)
     if driver:
         first = "" if built_for else "pip install --force-reinstall torch, then "
         return Finding("install route", f"CUDA: {first}{extras}")
