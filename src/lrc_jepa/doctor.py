@@ -48,7 +48,7 @@ def _extra(name: str) -> Finding:
     if not missing:
         return Finding(f"[{name}]", "installed")
     told = ", ".join(f"{module} ({serves})" for module, serves in missing.items())
-    remedies = [f"{m}: {why}" if (why := unbuilt(m)) else install_extra(name) for m in missing]
+    remedies = [unbuilt(module) or install_extra(name) for module in missing]
     return Finding(f"[{name}]", f"missing: {told}", "; ".join(dict.fromkeys(remedies)))
 
 

@@ -31,14 +31,19 @@ def get_world(name: str) -> World:
     try:
         entry = WORLDS[name]
         world: World = import_module(entry).WORLD if isinstance(entry, str) else entry
-    except ModuleNotFoundError:
-        simulator = SIMULATORS.get(name, "")
-        if simulator and unbuilt(simulator) and not here(simulator):  # what else is missing would not help
-            error = ModuleNotFoundError(name=simulator)
-        raise lacking(error, f"the world {name}") or BadInput(
+    except ModuleNotFoundError as error:
+        raise lacking(_first(name, error), f"the world {name}") or BadInput(
             f"the world {name} cannot be loaded ({error})"
         ) from None
     return world
+
+
+def _first(name: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
+    """What to tell of first: a simulator without a build for this Python, for then nothing else would help."""
+    simulator = SIMULATORS.get(name)
+    if simulator is None or here(simulator) or not unbuilt(simulator):
+        return error
+    return ModuleNotFoundError(name=simulator)
 
 
 def check_own(store: Store, column: str) -> None:
