@@ -265,11 +265,12 @@ def test_doctor_tells_what_to_type_on_this_machine(monkeypatch, tmp_path):
     assert "--force-reinstall torch, then" in told("Linux", True, None)
     monkeypatch.chdir(tmp_path)  # from elsewhere the file is named where it is
     assert f"-c {ROOT / 'constraints.txt'} " in told("Linux", False, None)
-    monkeypatch.setattr(extras, "CLONE", tmp_path)
+    monkeypatch.setattr("lrc_jepa.doctor.CLONE", tmp_path)
     assert "constraints" not in told("Linux", False, None)
 
 
-def test_doctor_groups_what_is_missing_by_extra(tmp_path):
+def test_doctor_groups_what_is_missing_by_extra(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     ended = with_extra("", tmp_path, "doctor")
     told = json.loads(ended.stdout)
     assert ended.returncode == 0 and told["healthy"]
@@ -302,7 +303,8 @@ def test_extras_that_bring_others_are_those_of_the_project():
 
 
 @pytest.mark.parametrize("command", ["lab", "sweep"])
-def test_the_laboratory_names_its_extra_at_once(command, tmp_path):
+def test_the_laboratory_names_its_extra_at_once(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     ended = with_extra("", tmp_path, command, *(["tworoom"] if command == "lab" else []))
     assert ended.returncode == 2 and ended.stderr.splitlines()[-1].endswith(install_extra("lab"))
 
