@@ -9,6 +9,7 @@ import torch
 from skips import (  # noqa: F401 - hooks
     pytest_collectreport,
     pytest_runtest_logreport,
+    pytest_runtest_makereport,
     pytest_sessionfinish,
     pytest_terminal_summary,
 )

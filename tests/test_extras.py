@@ -23,10 +23,12 @@ from scipy.stats import spearmanr
 import lrc_jepa
 from lrc_jepa import extras
 from lrc_jepa.commands import examine
-from lrc_jepa.doctor import route
+from lrc_jepa.doctor import install_route, route
+from lrc_jepa.envs import get_world
 from lrc_jepa.errors import BadInput
-from lrc_jepa.extras import PACKAGES, install, later, need
+from lrc_jepa.extras import INCLUDED, PACKAGES, install, install_extra, later, need
 from lrc_jepa.readout import rank_correlation
+from lrc_jepa.sweeps.demonstration import what_next
 from lrc_jepa.training.feed import free_memory
 
 ROOT = Path(__file__).parents[1]
@@ -248,6 +250,71 @@ def test_a_package_that_is_here_and_fails_says_why(tmp_path, monkeypatch):
 def test_doctor_tells_which_build_of_torch_fits():
     assert not route(False, None).remedy and not route(True, "12.8").remedy
     assert "CPU build" in route(False, "12.8").remedy and "force-reinstall" in route(True, None).remedy
+
+
+def test_doctor_tells_what_to_type_on_this_machine(monkeypatch, tmp_path):
+    def told(*machine):
+        return install_route(*machine).value
+
+    monkeypatch.chdir(ROOT)
+    pinned = "pip install -c constraints.txt -e '.[lab]'"
+    assert told("Linux", False, None) == f"a CPU under Linux: {pinned}"
+    assert told("Linux", False, "12.8").startswith("a CPU under Linux: torch's CPU build")
+    assert told("Darwin", False, None) == f"a CPU under macOS: {pinned}"
+    assert told("Linux", True, "12.8") == "CUDA: pip install -e '.[lab]'"
+    assert "--force-reinstall torch, then" in told("Linux", True, None)
+    monkeypatch.chdir(tmp_path)  # from elsewhere the file is named where it is
+    assert f"-c {ROOT / 'constraints.txt'} " in told("Linux", False, None)
+    monkeypatch.setattr("lrc_jepa.doctor.CLONE", tmp_path)
+    assert "constraints" not in told("Linux", False, None)
+
+
+def test_doctor_groups_what_is_missing_by_extra(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ended = with_extra("", tmp_path, "doctor")
+    told = json.loads(ended.stdout)
+    assert ended.returncode == 0 and told["healthy"]
+    assert "scipy (experiments), sklearn (probes), yaml" in told["findings"]["[lab]"]
+    assert told["missing"]["[lab]"] == install("scipy")
+    assert {name for name in told["findings"] if name.startswith("[")} == {
+        f"[{package.extra}]" for package in PACKAGES.values()
+    }
+
+
+def test_a_world_without_a_build_for_this_python_says_which_to_use(monkeypatch):
+    monkeypatch.setattr(extras.sys, "version_info", (3, 13, 0))
+    for world, package in (("reacher", "dm_control"), ("cube", "ogbench")):
+        said = f"the world {world} needs the package {package}; it has no build for Python 3.13: use Python 3.11 or 3.12"
+        missing = extras.lacking(ModuleNotFoundError(name=f"{package}.suite"), f"the world {world}")
+        assert str(missing) == said
+        with monkeypatch.context() as patch:  # nothing of [envs] is here: it would not help
+            patch.setattr("lrc_jepa.envs.here", lambda module: False)
+            patch.setitem(sys.modules, f"lrc_jepa.envs.{world}", None)
+            with pytest.raises(BadInput, match=re.escape(said)):
+                get_world(world)
+    assert "install it with" in str(extras.lacking(ModuleNotFoundError(name="mujoco"), "the world cube"))
+    monkeypatch.setattr(extras.sys, "version_info", (3, 12, 0))
+    assert "install it with" in str(extras.lacking(ModuleNotFoundError(name="ogbench"), "the world cube"))
+
+
+def test_extras_that_bring_others_are_those_of_the_project():
+    for extra, included in INCLUDED.items():
+        assert all(names(one) <= names(extra) for one in included), extra
+
+
+@pytest.mark.parametrize("command", ["lab", "sweep"])
+def test_the_laboratory_names_its_extra_at_once(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ended = with_extra("", tmp_path, command, *(["tworoom"] if command == "lab" else []))
+    assert ended.returncode == 2 and ended.stderr.splitlines()[-1].endswith(install_extra("lab"))
+
+
+def test_the_demo_recommends_what_is_here_or_names_the_extra(monkeypatch):
+    assert "first:" not in what_next(Path("demo/run"), Path("demo"))
+    monkeypatch.setattr(extras, "here", lambda module: PACKAGES[module].extra == "report")
+    studio, lab, literal = what_next(Path("demo/run"), Path("demo")).splitlines()
+    assert studio.endswith(f"; first: {install_extra('studio')}") and " studio demo/run " in studio
+    assert lab.endswith(f"; first: {install_extra('lab')}") and "first:" not in literal
 
 
 def test_rank_correlation_is_spearmans_with_ties():

@@ -47,3 +47,28 @@ def test_a_listed_one_passes_and_outside_of_ci_all_do(tmp_path):
     reason = "mounting is not allowed here (Operation not permitted)"
     assert session(tmp_path, reason, CI="true").returncode == 0
     assert session(tmp_path, "out of luck").returncode == 0
+
+
+UNBUILT = """
+import sys
+
+sys.version_info = {version}
+
+def test_fails():
+    raise {error}
+
+def test_is_told_by_a_command(capsys):
+    print("lrc: the world cube needs the package ogbench; it has no build for Python 3.13: use Python 3.11 or 3.12")
+    assert 2 == 0
+"""
+
+
+def test_what_this_python_has_no_build_of_is_skipped_and_nothing_else(tmp_path):
+    def outcome(version, error):
+        (tmp_path / "test_unbuilt.py").write_text(UNBUILT.format(version=version, error=error))
+        return session(tmp_path, "no GPU", CI="true").stdout
+
+    missing = "ModuleNotFoundError(\"No module named 'dm_control'\")"
+    assert "1 passed, 4 skipped" in outcome((3, 13, 0), missing)
+    assert "1 failed, 1 passed, 3 skipped" in outcome((3, 13, 0), "ValueError('dm_control')")
+    assert "2 failed, 1 passed, 2 skipped" in outcome((3, 12, 0), missing)

@@ -14,12 +14,12 @@ from PIL import Image
 from test_cli import refused
 
 import lrc_jepa
-from lrc_jepa.errors import Interrupted
+from lrc_jepa.errors import BadInput, Interrupted
 from lrc_jepa.evaluate.films import film
-from lrc_jepa.extras import install
+from lrc_jepa.extras import here, install
 from lrc_jepa.training import loop
 from lrc_jepa.training.progress import Progress
-from lrc_jepa.training.trackers import Sender, tracking
+from lrc_jepa.training.trackers import Sender, check_trackers, tracking
 
 
 class StandIn:
@@ -59,6 +59,11 @@ def trackio(kept):
         finish=lambda: kept.ended.append(kept.open),
         Video=lambda path, format: path,
     )
+
+
+@pytest.fixture(autouse=True)
+def a_server_is_named(monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://localhost:1")
 
 
 def mlflow(kept):
@@ -143,6 +148,45 @@ def test_a_service_that_fails_once_it_has_the_run_gets_no_second_one(store, tmp_
     monkeypatch.setitem(sys.modules, "mlflow", mlflow(kept))
     lrc_jepa.train(DEBUG, store, tmp_path / "run", track=["mlflow"])
     assert list(kept.runs) == ["a"] and kept.runs["a"] and "train.lr" in kept.configs["a"]
+
+
+@pytest.mark.skipif(not here("mlflow"), reason="mlflow is no part of [dev]")
+def test_mlflow_itself_where_no_server_is_named(store, tmp_path, monkeypatch, capsys):
+    from mlflow import MlflowClient
+
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    monkeypatch.chdir(tmp_path)
+    expected = interrupted_and_resumed(store, tmp_path / "run", "mlflow", monkeypatch)
+    assert "failed" not in capsys.readouterr().out and (tmp_path / "mlflow.db").is_file()
+    name = json.loads((tmp_path / "run" / "tracking.json").read_text())["mlflow"]["id"]
+    told = MlflowClient().get_metric_history(name, "train/total")
+    assert sorted((m.step, m.key) for m in told) == expected
+    assert MlflowClient().get_run(name).info.status == "FINISHED" and MlflowClient().list_artifacts(
+        name, "films"
+    )
+
+
+def test_mlflow_without_what_its_own_file_takes_is_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace())
+    check_trackers(["mlflow"])
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    with pytest.raises(BadInput, match=r"needs the package sqlalchemy; .*\[mlflow\]"):
+        check_trackers(["mlflow"])
+
+
+def test_a_run_that_is_resumed_without_its_service_says_so(store, tmp_path, monkeypatch, capsys):
+    kept, run = StandIn(), tmp_path / "run"
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow(kept))
+    lrc_jepa.train(DEBUG, store, run, track=["mlflow"])
+    sentence = "mlflow was told of this run before, and is told no more: --track mlflow goes on there"
+    assert sentence not in capsys.readouterr().out
+    lrc_jepa.train(DEBUG, store, run, resume=True)
+    assert capsys.readouterr().out.count(sentence) == 1
+    (run / "tracking.json").write_text("{")
+    lrc_jepa.train(DEBUG, store, run, resume=True)  # a damaged file is not needed
+    lrc_jepa.train(DEBUG, store, run, overwrite=True)
+    assert sentence not in capsys.readouterr().out
 
 
 def test_wandb_offline(tmp_path, monkeypatch):

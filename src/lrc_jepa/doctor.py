@@ -15,7 +15,7 @@ import torch
 
 from lrc_jepa import __version__
 from lrc_jepa.config import PlanConfig
-from lrc_jepa.extras import PACKAGES, here, install
+from lrc_jepa.extras import CLONE, PACKAGES, here, install_extra, unbuilt
 from lrc_jepa.models import build_model
 from lrc_jepa.models.base import Model
 from lrc_jepa.plan.cem import cem
@@ -39,12 +39,17 @@ class Finding:
 def _packages() -> list[Finding]:
     findings = [Finding("lrc-jepa", __version__), Finding("python", platform.python_version())]
     findings += [Finding(name, metadata.version(name)) for name in CORE]
-    for module, package in PACKAGES.items():
-        name = f"{module} ({package.serves})"
-        findings.append(
-            Finding(name, "installed") if here(module) else Finding(name, "missing", install(module))
-        )
-    return findings
+    return findings + [_extra(name) for name in dict.fromkeys(p.extra for p in PACKAGES.values())]
+
+
+def _extra(name: str) -> Finding:
+    """What of an extra is missing, and how to get it."""
+    missing = {module: p.serves for module, p in PACKAGES.items() if p.extra == name and not here(module)}
+    if not missing:
+        return Finding(f"[{name}]", "installed")
+    told = ", ".join(f"{module} ({serves})" for module, serves in missing.items())
+    remedies = [unbuilt(module) or install_extra(name) for module in missing]
+    return Finding(f"[{name}]", f"missing: {told}", "; ".join(dict.fromkeys(remedies)))
 
 
 def route(driver: bool, built_for: str | None) -> Finding:
@@ -60,6 +65,21 @@ def route(driver: bool, built_for: str | None) -> Finding:
     return Finding("torch build", "CPU, and no NVIDIA driver is here")
 
 
+def install_route(system: str, driver: bool, built_for: str | None) -> Finding:
+    """The line of README's table of installs that fits this machine, and what to type."""
+    extras = pinned = install_extra("lab")
+    if (CLONE / "constraints.txt").is_file():
+        versions = "constraints.txt" if Path.cwd() == CLONE else CLONE / "constraints.txt"
+        pinned = extras.replace("install", f"install -c {versions}", 1)
+    if driver:
+        first = "" if built_for else "pip install --force-reinstall torch, then "
+        return Finding("install route", f"CUDA: {first}{extras}")
+    if system == "Darwin":
+        return Finding("install route", f"a CPU under macOS: {pinned}")
+    first = "torch's CPU build (choose CPU at pytorch.org), then " if built_for else ""
+    return Finding("install route", f"a CPU under Linux: {first}{pinned}")
+
+
 def _machine() -> list[Finding]:
     free = shutil.disk_usage(Path.cwd()).free
     device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none: the CPU is used"
@@ -67,6 +87,7 @@ def _machine() -> list[Finding]:
     driver = shutil.which("nvidia-smi") is not None or Path("/proc/driver/nvidia/version").exists()
     return [
         route(driver, torch.version.cuda),
+        install_route(platform.system(), driver, torch.version.cuda),
         Finding("CPU cores, torch threads", f"{os.cpu_count()}, {torch.get_num_threads()}"),
         Finding("GPU", device),
         Finding("free disk here", f"{free / 1e9:.1f} GB", little),

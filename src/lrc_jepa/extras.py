@@ -7,6 +7,7 @@ missing is told by the command line with `lacking`.
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
@@ -30,6 +31,8 @@ class Package:
     extra: str
     serves: str
     """What it is for, in a few words."""
+    unbuilt_from: tuple[int, int] | None = None
+    """The first Python that it has no build for."""
 
 
 PACKAGES: dict[str, Package] = {
@@ -49,8 +52,8 @@ PACKAGES: dict[str, Package] = {
     "pymunk": Package("envs", "Push-T"),
     "cv2": Package("envs", "Push-T, Reacher and Cube"),
     "mujoco": Package("envs", "Reacher and Cube"),
-    "dm_control": Package("envs", "Reacher"),
-    "ogbench": Package("envs", "Cube"),
+    "dm_control": Package("envs", "Reacher", unbuilt_from=(3, 13)),
+    "ogbench": Package("envs", "Cube", unbuilt_from=(3, 13)),
     "transformers": Package("pretrained", "DINOv2 and V-JEPA2"),
     "huggingface_hub": Package("hub", "runs and datasets on a hub"),
     "fsspec": Package("remote", "datasets and runs at a URL"),
@@ -59,6 +62,8 @@ PACKAGES: dict[str, Package] = {
     "rerun": Package("rerun", "recordings for the Rerun viewer"),
     "wandb": Package("wandb", "tracking with W&B"),
     "mlflow": Package("mlflow", "tracking with MLflow"),
+    "sqlalchemy": Package("mlflow", "the file that MLflow writes"),
+    "alembic": Package("mlflow", "the file that MLflow writes"),
     "trackio": Package("trackio", "tracking with Trackio"),
     "onnx": Package("export", "models as ONNX"),
     "onnxscript": Package("export", "models as ONNX"),
@@ -71,6 +76,10 @@ PACKAGES: dict[str, Package] = {
     "websockets": Package("serve", "the studio, and policies for others"),
 }
 """By the name that is imported."""
+INCLUDED = {"lab": ("report",), "studio": ("lab", "report")}
+"""Extras that bring others."""
+WHOLE = {"lrc lab": "lab", "lrc sweep": "lab"}
+"""Commands that soon need more than what they miss first, and the extra that brings all of it."""
 
 
 def here(module: str) -> bool:
@@ -78,9 +87,33 @@ def here(module: str) -> bool:
     return find_spec(module) is not None
 
 
-def install(module: str) -> str:
+def complete(extra: str) -> bool:
+    """Whether all that an extra brings is installed."""
+    brought = (extra, *INCLUDED.get(extra, ()))
+    return all(here(module) for module, package in PACKAGES.items() if package.extra in brought)
+
+
+def remedy(module: str, purpose: str = "") -> str:
+    """What to do where a package is missing; `purpose` is what it is missing for."""
+    return unbuilt(module) or f"install it with: {install(module, purpose)}"
+
+
+def unbuilt(module: str) -> str:
+    """That there is no build of a package for this Python, and which to use; empty where there is one."""
+    first, python = PACKAGES[module].unbuilt_from, sys.version_info[:2]
+    if first is None or python < first:
+        return ""
+    return f"it has no build for Python {python[0]}.{python[1]}: use Python 3.11 or 3.12"
+
+
+def install(module: str, purpose: str = "") -> str:
     """The command that brings a package to this copy of the library, wherever it was installed from."""
-    extra = PACKAGES[module].extra
+    extra, whole = PACKAGES[module].extra, WHOLE.get(purpose, "")
+    return install_extra(whole if extra in INCLUDED.get(whole, ()) else extra)
+
+
+def install_extra(extra: str) -> str:
+    """The command that brings an extra to this copy."""
     if (CLONE / "pyproject.toml").is_file():
         return f"pip install -e '{'.' if Path.cwd() == CLONE else CLONE}[{extra}]'"
     address, version_control = _origin()
@@ -104,7 +137,7 @@ def lacking(error: ModuleNotFoundError, purpose: str) -> BadInput | None:
     package = (error.name or "").partition(".")[0]
     if package not in PACKAGES:
         return None
-    return BadInput(f"{purpose} needs the package {package}; install it with: {install(package)}")
+    return BadInput(f"{purpose} needs the package {package}; {remedy(package, purpose)}")
 
 
 def need(module: str, purpose: str) -> Any:

@@ -7,7 +7,7 @@ from importlib import import_module
 from lrc_jepa.data.store import Store
 from lrc_jepa.envs.base import World
 from lrc_jepa.errors import BadInput
-from lrc_jepa.extras import lacking
+from lrc_jepa.extras import here, lacking, unbuilt
 from lrc_jepa.plugins import Table
 
 WORLDS: Table[str | World] = Table(
@@ -20,6 +20,9 @@ WORLDS: Table[str | World] = Table(
     },
 )
 
+SIMULATORS = {"reacher": "dm_control", "cube": "ogbench"}
+"""Packages without a build for every Python, by the world that needs them."""
+
 
 def get_world(name: str) -> World:
     """The world with this name; its simulator is imported only now."""
@@ -29,10 +32,18 @@ def get_world(name: str) -> World:
         entry = WORLDS[name]
         world: World = import_module(entry).WORLD if isinstance(entry, str) else entry
     except ModuleNotFoundError as error:
-        raise lacking(error, f"the world {name}") or BadInput(
+        raise lacking(_first(name, error), f"the world {name}") or BadInput(
             f"the world {name} cannot be loaded ({error})"
         ) from None
     return world
+
+
+def _first(name: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
+    """What to tell of first: a simulator without a build for this Python, for then nothing else would help."""
+    simulator = SIMULATORS.get(name)
+    if simulator is None or here(simulator) or not unbuilt(simulator):
+        return error
+    return ModuleNotFoundError(name=simulator)
 
 
 def check_own(store: Store, column: str) -> None:

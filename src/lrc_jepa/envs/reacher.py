@@ -27,6 +27,7 @@ from lrc_jepa.envs.mujoco_drawing import (
     paint_surfaces,
 )
 from lrc_jepa.envs.policies import SmoothWalk
+from lrc_jepa.extras import need
 
 REPEAT = 2  # physics steps per action
 STEP = 0.02  # seconds
@@ -55,8 +56,7 @@ CLEAN = (
 
 
 def _spec() -> Any:
-    from dm_control.suite import reacher
-
+    reacher = need("dm_control.suite.reacher", "the world reacher")
     xml, assets = reacher.get_model_and_assets()
     return mujoco.MjSpec.from_string(xml.decode(), include=assets)
 

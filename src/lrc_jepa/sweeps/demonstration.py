@@ -9,6 +9,7 @@ from typing import Any
 
 from lrc_jepa.console import program, say
 from lrc_jepa.data.store import Store
+from lrc_jepa.extras import complete, install_extra
 from lrc_jepa.files import write_json
 from lrc_jepa.folders import check_writable
 from lrc_jepa.library import recipe as get_recipe
@@ -80,12 +81,22 @@ def demonstrate(
         f"\n{result['system']} reached {100 * result['success_rate']:.0f}% of {result['n_pairs']} unseen goals "
         f"(at least {100 * result['wilson_low']:.0f}%, 95% interval); random actions reach "
         f"{100 * result['random_success']:.0f}%; a plan takes {result['seconds_per_solve']:.2f} s.\n"
-        f"Look at {page.resolve()}\n\nWhat to try next:\n"
-        f"  {program()} studio {run}    # a page in the browser: drag the goal, watch it plan and act\n"
-        f"  {program()} lab {run} --out {out / 'lab'}    # every experiment on it: what z and u hold, stress, speed\n"
-        f"  {program()} demo --literal    # the paper's objective alone, beside it on the page"
+        f"Look at {page.resolve()}\n\nWhat to try next:\n{what_next(run, out)}"
     )
     return result
+
+
+def what_next(run: Path, out: Path) -> str:
+    """Commands to go on with, as they have to be typed; an extra that one needs and that is missing is named first."""
+    lines = []
+    for extra, words, about in (
+        ("studio", f"studio {run}", "a page in the browser: drag the goal, watch it plan and act"),
+        ("lab", f"lab {run} --out {out / 'lab'}", "every experiment on it: what z and u hold, stress, speed"),
+        ("report", "demo --literal", "the paper's objective alone, beside it on the page"),
+    ):
+        needs = "" if complete(extra) else f"; first: {install_extra(extra)}"
+        lines.append(f"  {program()} {words}    # {about}{needs}")
+    return "\n".join(lines)
 
 
 def _train(name: str, amount: Amount, data: Path, run: Path, seed: int, overwrite: bool) -> int:

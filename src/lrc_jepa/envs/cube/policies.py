@@ -10,6 +10,7 @@ import numpy as np
 
 from lrc_jepa.arrays import Array
 from lrc_jepa.envs.cube.state import BLOCK, READINGS, block_yaw, gripper_opening
+from lrc_jepa.extras import need
 
 NOISE_SCALE = np.array([1.0, 1.0, 1.0, 3.0, 10.0])  # of x, y, z, yaw and gripper
 NOISE = 0.1  # stable-worldmodel's: each episode draws its own level up to this
@@ -67,12 +68,12 @@ def describe(states: Array, targets: Array, step: int) -> list[dict[str, Any]]:
 
 def oracle(plans: bool, noise: float = NOISE) -> Any:
     """One of OGBench's two: it follows a plan with smooth noise in it, or decides anew each step."""
-    from ogbench.manipspace.oracles.markov.cube_markov import CubeMarkovOracle
-    from ogbench.manipspace.oracles.plan.cube_plan import CubePlanOracle
-
+    oracles = "ogbench.manipspace.oracles"
     if plans:
-        return CubePlanOracle(env=Body(), noise=noise, noise_smoothing=0.5)
-    return CubeMarkovOracle(env=Body(), min_norm=0.4)
+        planning = need(f"{oracles}.plan.cube_plan", "the world cube")
+        return planning.CubePlanOracle(env=Body(), noise=noise, noise_smoothing=0.5)
+    markov = need(f"{oracles}.markov.cube_markov", "the world cube")
+    return markov.CubeMarkovOracle(env=Body(), min_norm=0.4)
 
 
 class Oracle:

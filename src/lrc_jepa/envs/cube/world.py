@@ -29,6 +29,7 @@ from lrc_jepa.envs.cube.state import BLOCK, JOINTS, NQ, NV, READINGS, STATE_DIM,
 from lrc_jepa.envs.mujoco_drawing import Look, MujocoCamera, draw_dressed, mujoco
 from lrc_jepa.envs.policies import SmoothWalk
 from lrc_jepa.errors import BadInput
+from lrc_jepa.extras import need
 
 SUBSTEPS, DT = 25, 0.002
 NEAR = 0.04  # metres
@@ -51,11 +52,8 @@ class Simulator:
     """OGBench's environment, taken apart: its model, its controller, and room for one state."""
 
     def __init__(self) -> None:
-        from ogbench.manipspace import lie
-        from ogbench.manipspace.envs.cube_env import CubeEnv
-
-        self.lie = lie
-        self.env = CubeEnv(
+        self.lie = need("ogbench.manipspace.lie", "the world cube")
+        self.env = need("ogbench.manipspace.envs.cube_env", "the world cube").CubeEnv(
             env_type="single",
             ob_type="states",
             mode="data_collection",

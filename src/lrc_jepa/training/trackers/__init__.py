@@ -7,9 +7,10 @@ service could not be told is sent when it can be, or when the run is resumed.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -65,7 +66,26 @@ def check_trackers(names: Sequence[str]) -> None:
     for name in names:
         if name not in TRACKERS:
             raise BadInput(f"there is no tracker {name!r}; there is {', '.join(TRACKERS)}")
-        need(name, f"tracking with {name}")
+        for package in _packages(name):
+            need(package, f"tracking with {name}")
+
+
+def _packages(name: str) -> tuple[str, ...]:
+    """What a service is told with; where no server is named, MLflow's file takes more than its own package."""
+    if name == "mlflow" and not os.environ.get("MLFLOW_TRACKING_URI"):
+        return (name, "sqlalchemy", "alembic")
+    return (name,)
+
+
+def _warn_of_silence(names: Sequence[str], folder: Path) -> None:
+    """Say which services a run was tracked with that are not named now."""
+    known: dict[str, Any] = {}
+    with suppress(BadInput):  # a damaged file stops nothing that does not need it
+        known = read_json(folder / SENT, "") if (folder / SENT).is_file() else {}
+    if silent := [name for name in known if name not in names]:
+        told = " and ".join(silent)
+        again = " ".join((*names, *silent))
+        warn(f"{told} was told of this run before, and is told no more: --track {again} goes on there")
 
 
 @dataclass(frozen=True)
@@ -208,6 +228,7 @@ def tracking(names: Sequence[str], folder: Path, config: RunConfig, watch: Watch
     Services are opened with the first figures: a run that is refused has told nobody. Those of a run that is
     complete are opened at the end of the block, if they were not told everything before.
     """
+    _warn_of_silence(names, folder)
     with ExitStack() as opened:
         senders: list[Sender] = []
 

@@ -1,4 +1,7 @@
-"""MLflow: the server or folder that `MLFLOW_TRACKING_URI` names, experiment `MLFLOW_EXPERIMENT_NAME` or lrc-jepa."""
+"""MLflow: the server or file that `MLFLOW_TRACKING_URI` names, experiment `MLFLOW_EXPERIMENT_NAME` or lrc-jepa.
+
+Where none is named, MLflow writes to `mlflow.db`, a file of SQLite in the current folder, with films in `mlruns/`.
+"""
 
 from __future__ import annotations
 
