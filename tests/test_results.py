@@ -221,6 +221,11 @@ def test_stress_is_summarised_over_seeds_drawn_and_written(tmp_path, capsys, mon
     assert "| x | lrc | 2 | 8 | 87.5% | 25.0% |" in page.read_text() and "lwm" not in page.read_text()
     assert "blur, level" in drawn.read_text()
     refused(*given, "--curve", drawn, "--against", "hue", capsys=capsys, match="put to the stress hue")
+    page.write_text("<!-- stress.blur.0.5: system=lrc -->x<!-- end -->")
+    assert lrc(*given, capsys=capsys)[0] == 0 and "-->25.0%<!--" in page.read_text()
+    for missing in ("blur.0.7", "hue.0"):
+        page.write_text(f"<!-- stress.{missing}: system=lrc -->x<!-- end -->")
+        refused(*given, capsys=capsys, match=f"no figure 'stress.{missing}'")
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,8 @@ class ResultsArgs:
     """Print the table as Markdown."""
     write: tuple[Path, ...] = ()
     """Documents whose tables are to be written anew, each between <!-- results: world=tworoom --> (or
-    results of pattern: world=tworoom, a stress) and <!-- end of results -->."""
+    results of pattern: world=tworoom, a stress) and <!-- end of results -->; single figures stand between
+    <!-- success: world=tworoom system=lrc --> (or interval, minutes, a reading, stress.pattern.0.1) and <!-- end -->."""
     figure: Path | None = None
     """Draw what is shown into this SVG file, with the numbers drawn as NAME.figure.csv beside it."""
     curve: Path | None = None

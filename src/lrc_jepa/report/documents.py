@@ -109,6 +109,8 @@ def figure_of(lines: Sequence[Line], name: str, asked: str, where: str) -> str:
     (line,) = found
     if name in FIGURES:
         return FIGURES[name](line)
+    if name.startswith("stress."):
+        return percent(_under_stress(line, name, where))
     criterion = name.removeprefix("strict.")
     readings = {reading.replace(" ", "_"): value for reading, value in line["readings"].items()}
     value = line["strict_mean"].get(criterion) if name != criterion else readings.get(name)
@@ -120,6 +122,17 @@ def figure_of(lines: Sequence[Line], name: str, asked: str, where: str) -> str:
     if name != criterion:
         return percent(value)
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}".replace("0.", ".", 1)
+
+
+def _under_stress(line: Line, name: str, where: str) -> float:
+    """stress.KIND.LEVEL: success at that level."""
+    _, kind, level = name.split(".", 2)
+    told = line["stress"].get(kind, {})
+    if level not in told:
+        raise BadInput(
+            f"{where}: there is no figure {name!r}; {kind} was tried at {', '.join(told) or 'no level'}"
+        )
+    return float(told[level]["success"])
 
 
 def stress_table(lines: Sequence[Line], kind: str) -> Table:

@@ -50,16 +50,27 @@ def section(sources: Sequence[RunRows]) -> Section | None:
 def _place(row: Kept) -> str:
     """The data and the pairs that systems are compared on."""
     looks = f"{row.appearance}, {row.factors} factors" if row.factors else row.appearance
-    planner = f", planned as {row.protocol}" if row.protocol != row.size else ""
     pairs = f"{len(row.outcomes)} pairs ({row.pairs[:6]})"
-    return f"{row.world} ({looks}), {row.size}, {row.episodes} episodes{planner}, {pairs}"
+    return f"{row.world} ({looks}), {row.size}, {row.episodes} episodes, {pairs}"
 
 
 def _names(lines: Sequence[dict[str, Any]]) -> list[str]:
-    """What to call each line: its system, what was varied, and its steps where there are several."""
+    """What to call each line: its system, what was varied, and its steps and search where there are several."""
     steps = len({(line["system"], line["variant"]) for line in lines}) < len(lines)
+    searches = len({line["protocol"] for line in lines}) > 1
     return [
-        " ".join(filter(None, (line["system"], line["variant"], f"{line['steps']} steps" * steps)))
+        " ".join(
+            filter(
+                None,
+                (
+                    line["system"],
+                    line["variant"],
+                    f"{line['steps']} steps" * steps,
+                    f"{line['trained']} episodes" * bool(line["trained"]),
+                    f"({line['protocol']})" * searches,
+                ),
+            )
+        )
         for line in lines
     ]
 
