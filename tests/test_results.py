@@ -321,12 +321,17 @@ def test_percentages_in_the_text_of_results_are_of_some_row():
     assert not [found for found in re.findall(r"\d+\.\d%", text) if found not in known]
 
 
-def test_the_figure_of_looks_is_of_the_rows():
-    """Its numbers, and by the version that drew it every stroke; by the command of docs/results.md."""
+@pytest.mark.parametrize("name", ["looks", "pattern"])
+def test_the_figures_of_results_are_of_the_rows(name):
+    """Their numbers, and by the version that drew them every stroke; by the commands of docs/results.md."""
     page = (ROOT / "docs" / "results.md").read_text()
-    (asked,) = re.findall(r'--only "([^"]+)" --curve docs/pictures/looks.svg', page)
+    drawing = rf'--only "([^"]+)" --curve docs/pictures/{name}.svg(?: --against (\w+))?'
+    ((asked, against),) = re.findall(drawing, page)
     lines = documents.wanted(summarize_kept(read_kept(ROOT / "results")), asked)
-    made, kept = documents.curve_figure(lines), ROOT / "docs" / "pictures" / "looks.svg"
+    made, kept = (
+        documents.curve_figure(lines, against or "looks"),
+        ROOT / "docs" / "pictures" / f"{name}.svg",
+    )
     assert kept.with_suffix(".figure.csv").read_text() == made.csv and made.csv.count("\n") > 12
     if f"Matplotlib v{matplotlib.__version__}," in kept.read_text():
         assert kept.read_text() == made.svg
