@@ -5,12 +5,15 @@ beside `on this site` stand for the ones before them, which take longer. A cell 
 leads to its notebook. `LRC_NOTEBOOKS=off mkdocs build` leaves the pages as they are written, and so does `mkdocs serve`.
 """
 
+import logging
 import os
 import re
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
+LOG = logging.getLogger("mkdocs.notebooks")
 FOLDER = "tutorials/"
 QUICKER = re.compile(r"^(\w+ = ).*  # on this site: (.*)$", re.M)
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -70,7 +73,10 @@ def execute(page: Path, folder: Path) -> Any:
     for cell in notebook.cells:
         cell["source"] = quicker(cell["source"])
     resources = {"metadata": {"path": str(folder)}}
-    NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", resources=resources).execute()
+    alone = {"OMP_NUM_THREADS": "1", **os.environ}  # what is this small is not faster in several threads
+    began = time.monotonic()
+    NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", resources=resources).execute(env=alone)
+    LOG.info("%s was carried out in %.0f s", page.name, time.monotonic() - began)
     for cell, source in zip(notebook.cells, written, strict=True):
         cell["source"] = source
         cell["metadata"].pop("execution", None)  # when it was carried out

@@ -25,8 +25,10 @@ STANDS_FOR = {
     "WORLD": "tworoom",
     '"$RUN"': "RUN",
     "$RESUME": "--resume",
+    "residual": "lrc",  # what the pages about systems and worlds add: they have tests of their own
+    "bead": "tworoom",
 }
-OF_A_PACKAGE = "lrc shade"  # docs/add-an-experiment.md makes it, and has a test of its own
+OF_A_PACKAGE = "lrc shade"  # docs/add-an-experiment.md makes it: likewise
 LEFT_OUT = re.compile(r"lrc [\w -]+ needs [\w-]+; lrc ")
 LISTS = (["bench"], ["data"])  # alone they list what there is
 UNTRIED = {  # lines of shell that are no commands of `lrc`, and what stands for them
@@ -90,7 +92,9 @@ def test_mentions_are_understood(typed, run, monkeypatch):
             assert LEFT_OUT.match(str(error)), error
 
 
-@pytest.mark.parametrize("typed", ["lrc plam", "lrc data shov", "lrc plan --protocl", "lrc bench plan --sise a|b"])
+@pytest.mark.parametrize(
+    "typed", ["lrc plam", "lrc data shov", "lrc plan --protocl", "lrc bench plan --sise a|b"]
+)
 def test_a_wrong_mention_is_noticed(typed, run, monkeypatch):
     with pytest.raises(AssertionError):
         test_mentions_are_understood(typed, run, monkeypatch)
