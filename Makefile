@@ -23,7 +23,8 @@ check: $(VENV)/.full
 format: $(VENV)/.full
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
-# The site, in build/site; a link that leads nowhere fails it.
+# The site, in build/site, its tutorials executed; a link that leads nowhere fails it, and so does a cell.
+# LRC_NOTEBOOKS=off leaves the tutorials as they are written.
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict
 

@@ -128,7 +128,7 @@ def test_a_store_appears_only_when_whole(tmp_path):
         raise RuntimeError("interrupted")
     assert list(tmp_path.iterdir()) == []
     write(tmp_path / "d")
-    with pytest.raises(BadInput, match="already exists"):
+    with pytest.raises(BadInput, match=r"already exists; .* --overwrite \(in Python overwrite=True\)"):
         write(tmp_path / "d")
 
 

@@ -1,9 +1,10 @@
 """The site: every page has a place in it, no link leads nowhere, and the tutorials run as they stand, at debug size."""
 
 import importlib
+import importlib.util
 import re
-import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -14,7 +15,14 @@ SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
 PAGES = sorted(DOCS.rglob("*.md"))
 TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-SCALED = re.compile(r"^(\w+ = ).*  # in a test: (.*)$", re.M)
+
+
+def steps_of_the_build(name):
+    """A module beside the pages, as mkdocs loads it."""
+    found = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
 
 
 def places(entry):
@@ -50,14 +58,41 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(found), link
 
 
-def test_links_out_of_the_site_become_names():
-    sys.path.insert(0, str(DOCS))
-    try:
-        hook = importlib.import_module("site_links")
-    finally:
-        sys.path.remove(str(DOCS))
-    said = hook.on_page_markdown("[`loss.py`](../examples/x/loss.py), [data](data.md), [formats](../data.md)")
-    assert said == "`loss.py`, [data](data.md), [formats](../data.md)"
+@pytest.mark.parametrize(
+    ("page", "written", "shown"),
+    [
+        ("x.md", "[`loss.py`](../examples/x/loss.py), [data](data.md)", "`loss.py`, [data](data.md)"),
+        (
+            "tutorials/x.md",
+            "[plan](../planning.md#how), [x](../../Makefile)",
+            "[plan](../planning.md#how), x",
+        ),
+        ("tutorials/x.md", "[lost](../nowhere.md)", "[lost](../nowhere.md)"),  # for the strict build to see
+        ("x.md", "[up](https://a.b/../c) ![](../x.png) [here](#there)", None),
+    ],
+)
+def test_only_links_out_of_the_site_become_names(page, written, shown):
+    hook = steps_of_the_build("site_links")
+    page = SimpleNamespace(file=SimpleNamespace(src_uri=page))
+    assert hook.on_page_markdown(written, page=page, config={}) == (shown or written)
+
+
+def test_outputs_of_a_notebook_stand_below_their_cells():
+    notebooks = steps_of_the_build("notebooks")
+    outputs = [
+        {"output_type": "stream", "text": "\x1b[1mtold\x1b[0m\n" + "on\n" * 60},
+        {"output_type": "display_data", "data": {"image/png": "aGk=\n", "text/plain": "<Figure>"}},
+        {"output_type": "execute_result", "data": {"text/plain": "42"}},
+    ]
+    cells = [
+        {"cell_type": "markdown", "source": "# A page\nWords."},
+        {"cell_type": "code", "source": "N = 300  # on this site: 2", "outputs": outputs},
+    ]
+    page = notebooks.page_of({"cells": cells}, "a.ipynb")
+    assert page.startswith("# A page\n\n!!! note") and "](a.ipynb)" in page and "\nWords." in page
+    assert "```python\nN = 300  # on this site: 2\n```\n\n```text\ntold\non" in page and "\x1b" not in page
+    assert page.count("on\n") < 60 and "(data:image/png;base64,aGk=)" in page and "```text\n42\n```" in page
+    assert notebooks.quicker("N = 300  # on this site: 2\nM = 3") == "N = 2\nM = 3"
 
 
 def test_the_reference_names_only_what_is_there():
@@ -79,21 +114,29 @@ def test_the_reference_names_only_what_is_there():
         assert all(hasattr(importlib.import_module(module), member) for member in members.split(", "))
 
 
-@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
-def test_tutorials_run(page, run, store, tmp_path, monkeypatch):
-    """Cell after cell, in a folder with what the pages before have made; sizes are those beside `in a test`."""
+def test_tutorials_run_one_after_the_other_and_again(tmp_path, monkeypatch):
+    """In the order of the site, in one folder and from nothing but what the pages before have made."""
     from lrc_jepa.recipes import SYSTEMS
 
-    for place, what in (("runs/first", run), ("datasets/tworoom-clean", store.path)):
-        (tmp_path / place).parent.mkdir(parents=True)
-        (tmp_path / place).symlink_to(what)
+    notebooks = steps_of_the_build("notebooks")
     monkeypatch.chdir(tmp_path)
-    before, names = dict(SYSTEMS), {"__name__": "page"}
-    text = page.read_text()
-    assert text.startswith("---\njupyter:\n  jupytext:") and SCALED.search(text)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    order = [DOCS / place for place in notebooks.places(SITE["nav"]) if place.startswith(notebooks.FOLDER)]
+    assert sorted(order) == TUTORIALS
+    before = dict(SYSTEMS)
     try:
-        for cell in re.findall(r"```python\n(.*?)```", SCALED.sub(r"\1\2", text), flags=re.S):
-            exec(compile(cell, page.name, "exec"), names)
+        for page in [*order, *order]:
+            follow(page, notebooks.quicker)
     finally:
         SYSTEMS.clear()
         SYSTEMS.update(before)
+
+
+def follow(page, quicker):
+    """The cells of a page; the run is the one that was made, not the one that comes with the library."""
+    text, names = page.read_text(), {"__name__": "page"}
+    assert text.startswith("---\njupyter:\n  jupytext:") and "\nNeeds: " in text
+    assert quicker(text) != text
+    text = re.sub(r"^RUN = .*$", 'RUN = "runs/tutorial"', quicker(text), flags=re.M)
+    for cell in re.findall(r"```python\n(.*?)```", text, flags=re.S):
+        exec(compile(cell, page.name, "exec"), names)

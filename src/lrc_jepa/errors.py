@@ -1,5 +1,9 @@
 """The errors a user is meant to see: each message is one clear sentence."""
 
+OVERWRITE = "--overwrite (in Python overwrite=True)"
+RESUME = "--resume (in Python resume=True)"
+"""What may be said as a flag or as an argument, as messages name it."""
+
 
 class BadInput(Exception):
     """Something the user gave cannot be used. The command line exits with code 2."""

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from lrc_jepa.errors import BadInput
+from lrc_jepa.errors import OVERWRITE, BadInput
 from lrc_jepa.locks import held_name, hold
 from lrc_jepa.remote.urls import url_of
 
@@ -78,7 +78,7 @@ def whole_folder(final: Path, *, overwrite: bool = False) -> Iterator[Path]:
         if alone:
             settle(final)
         if final.exists() and not overwrite:
-            raise BadInput(f"{final} already exists; choose another folder or pass --overwrite")
+            raise BadInput(f"{final} already exists; choose another folder or pass {OVERWRITE}")
         aside = name_aside(final)
         aside.mkdir()
         try:

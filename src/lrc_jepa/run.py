@@ -38,7 +38,7 @@ from lrc_jepa.data.datasets import name_of
 from lrc_jepa.data.limits import UNBOUNDED
 from lrc_jepa.data.store import Store
 from lrc_jepa.device import device_of, pick_device
-from lrc_jepa.errors import BadInput
+from lrc_jepa.errors import OVERWRITE, RESUME, BadInput
 from lrc_jepa.files import digest, read_json, write_json
 from lrc_jepa.folders import check_writable, discard, name_aside
 from lrc_jepa.locks import lock
@@ -271,7 +271,7 @@ class Run:
             raise BadInput(f"{self.folder} is a file, not a folder")
         if self.begun and not resume and not overwrite:
             raise BadInput(
-                f"{self.folder} already holds a run; pass --resume to continue it or --overwrite to replace it"
+                f"{self.folder} already holds a run; pass {RESUME} to continue it or {OVERWRITE} to replace it"
             )
         if resume and not self.begun:
             raise BadInput(f"there is no run at {self.folder} to resume")
@@ -329,22 +329,38 @@ def _found_again(place: Path | str) -> str:
     return url_of(place) or str(Path(place).resolve())
 
 
-def find_run(path: Path | str, *, device: str = "auto", unbounded: bool = False, adapter: str = "") -> Run:
+def find_run(
+    path: Path | str,
+    *,
+    data: Path | None = None,
+    device: str = "auto",
+    unbounded: bool = False,
+    adapter: str = "",
+) -> Run:
     """A run by its path, or a model that comes with the library by its name, where it lies: to be read alone."""
-    return Run(shipped.find(path) or path, device=device, unbounded=unbounded, adapter=adapter)
+    return Run(shipped.find(path) or path, data=data, device=device, unbounded=unbounded, adapter=adapter)
 
 
 def _reopened(path: Path, data: Path | None, out: Path, device: str, unbounded: bool, adapter: str) -> Run:
     return Run(path, data=data, out=out, device=device, unbounded=unbounded, adapter=adapter)
 
 
-def load(path: Path | str, *, device: str = "auto", unbounded: bool = False, adapter: str = "") -> Run:
+def load(
+    path: Path | str,
+    *,
+    data: Path | str | None = None,
+    device: str = "auto",
+    unbounded: bool = False,
+    adapter: str = "",
+) -> Run:
     """Open a trained run or checkpoint and load its weights; what cannot be used is refused here.
 
-    A run at a URL (s3://bucket/run, hf://owner/name) is fetched first, or found in the cache. `adapter` names the
-    dataset whose actions it is to give, where it was trained on several.
+    A run at a URL (s3://bucket/run, hf://owner/name) is fetched first, or found in the cache. `data` replaces the
+    dataset the run was trained on. `adapter` names the dataset whose actions it is to give, where it was trained on
+    several.
     """
-    run = find_run(path, device=device, unbounded=unbounded, adapter=adapter)
+    there = Path(data) if data is not None else None
+    run = find_run(path, data=there, device=device, unbounded=unbounded, adapter=adapter)
     run.checkpoint  # noqa: B018 - loads
     return run
 

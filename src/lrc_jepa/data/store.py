@@ -33,7 +33,7 @@ from lrc_jepa.data.column import column_piece
 from lrc_jepa.data.jpeg import JpegFrames, open_frames
 from lrc_jepa.data.npy import load_npz, map_npy
 from lrc_jepa.data.storage import RAW, Growing, Storage, grow
-from lrc_jepa.errors import BadInput
+from lrc_jepa.errors import OVERWRITE, BadInput
 from lrc_jepa.files import read_json, write_json
 from lrc_jepa.folders import check_here, whole_folder
 from lrc_jepa.remote.folders import find_files
@@ -101,7 +101,7 @@ def check_target(out: Path, *, overwrite: bool) -> None:
     if not out.exists():
         return
     if not overwrite:
-        raise BadInput(f"{out} already exists; choose another folder or pass --overwrite")
+        raise BadInput(f"{out} already exists; choose another folder or pass {OVERWRITE}")
     if not out.is_dir() or not ((out / "meta.json").is_file() or not any(out.iterdir())):
         raise BadInput(f"{out} is not a dataset of this library and is not overwritten")
 

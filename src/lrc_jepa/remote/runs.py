@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from lrc_jepa import hub
-from lrc_jepa.errors import BadInput
+from lrc_jepa.errors import OVERWRITE, RESUME, BadInput
 from lrc_jepa.files import digest, file_digest
 from lrc_jepa.folders import whole_folder
 from lrc_jepa.locks import held
@@ -163,5 +163,5 @@ def check_place(url: str, *, resume: bool, overwrite: bool) -> None:
     """Refuse to train over a run at a URL unless told to."""
     if not resume and not overwrite and read_listing(url) is not None:
         raise BadInput(
-            f"{url} already holds a run; pass --resume to continue it or --overwrite to replace it"
+            f"{url} already holds a run; pass {RESUME} to continue it or {OVERWRITE} to replace it"
         )

@@ -10,7 +10,7 @@ import numpy as np
 
 from lrc_jepa.console import OnProgress
 from lrc_jepa.data.store import Store
-from lrc_jepa.errors import BadInput
+from lrc_jepa.errors import OVERWRITE, BadInput
 from lrc_jepa.extras import later
 from lrc_jepa.files import whole_file
 
@@ -27,7 +27,7 @@ def export_swm(store: Store, out: Path, *, overwrite: bool, progress: OnProgress
     if out.suffix not in (".h5", ".hdf5"):
         raise BadInput(f"{out} must end in .h5 or .hdf5: this format is a single file")
     if out.is_dir() or (out.exists() and not overwrite):
-        raise BadInput(f"{out} already exists; choose another name or pass --overwrite")
+        raise BadInput(f"{out} already exists; choose another name or pass {OVERWRITE}")
     out.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(out) as aside, aside.open("w+b", buffering=0) as raw:
         sink = _Sink(raw)
