@@ -30,7 +30,7 @@ SMALLER = {
     r"--length 120": "--length 30",
     r"--frames 2000 --per-episode 8": "--frames 20 --per-episode 2",
     r"--seeds( \d)+": "--seeds 0",
-    r"(sweep docs/\w+\.yaml)(?!.*--save-jobs)": r"\1 --dry-run",  # dozens of jobs
+    r"(sweep docs/\w+\.yaml)(?!.*--save-jobs)": r"\1 --dry-run --datasets elsewhere",  # dozens of jobs
     r"-paper\b": "-debug",
     r"--camera KEY ": "",
     r"mypackage.module:function": "segmenters:dark",
@@ -41,7 +41,7 @@ FURTHER = {
     "drive": "--plan.samples 8 --plan.iterations 1 --plan.elites 2 --pairs 2",
     "lab": "--quick",
     "theory": "--quick --steps 3 --probe-steps 2 --seeds 1",
-    "sweep": "--episodes 6 --pairs 2 --size debug",
+    "sweep": "--episodes 12 --pairs 2 --size debug",
 }
 ELSEWHERE = {
     "lrc serve": "it stays until it is stopped: test_serve.py",

@@ -6,6 +6,7 @@ there: the command, its verb, its options, and, where nothing is left out, value
 
 import re
 import shlex
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -13,7 +14,7 @@ from test_docs import FENCE, PAGES, ROOT, blocks
 from test_help import understood
 
 from lrc_jepa.errors import BadInput
-from lrc_jepa.sweeps.grid import SweepArgs, cells_of, of_words
+from lrc_jepa.sweeps.grid import cells_of, of_words
 
 INLINE = re.compile(r"`(?:\.venv/bin/)?(lrc [^`]+)`")
 STANDS_FOR = {
@@ -29,6 +30,7 @@ STANDS_FOR = {
     "bead": "tworoom",
 }
 OF_A_PACKAGE = "lrc shade"  # docs/add-an-experiment.md makes it: likewise
+ADDRESS = re.compile(r"\b(s3|gs|hf|https?)://\S+")  # nothing elsewhere is asked for
 LEFT_OUT = re.compile(r"lrc [\w -]+ needs [\w-]+; lrc ")
 LISTS = (["bench"], ["data"])  # alone they list what there is
 UNTRIED = {  # lines of shell that are no commands of `lrc`, and what stands for them
@@ -50,6 +52,7 @@ def alternatives(typed):
     """`a|b c [d] e...` as the commands that it stands for: `a c d e` and `b c d e`."""
     for name, word in STANDS_FOR.items():
         typed = re.sub(rf"(?<![A-Za-z]){re.escape(name)}(?![A-Za-z])", word, typed)
+    typed = ADDRESS.sub("RUN", typed)
     typed = re.sub(r"\.\.\.|[\[\]]", " ", typed.replace("\\|", "|"))
     return [
         list(words) for words in product(*(word.split("|") for word in shlex.split(typed, comments=True)))
@@ -113,7 +116,7 @@ def test_every_line_of_shell_is_tried_or_listed(page):
 @pytest.mark.parametrize("file", sorted((ROOT / "docs").glob("*.yaml")), ids=lambda file: file.name)
 def test_sweeps_of_the_docs_have_their_runs(file, monkeypatch):
     monkeypatch.chdir(ROOT)
-    args = of_words({"file": str(file.relative_to(ROOT))})
-    assert args != SweepArgs() and args.out.parts[0] == "sweeps"
+    args = replace(of_words({"file": str(file.relative_to(ROOT))}), file=file)
+    assert args.out.parts[0] == "sweeps"
     cells = cells_of(args)
     assert len(cells) > 2 and all(cell.name and cell.data for cell in cells.values())
